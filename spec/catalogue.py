@@ -1,0 +1,69 @@
+"""Which machines, scopes and variants there are, and how a user's words name them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import spec.barrier_variants
+import spec.cut_properties
+import spec.cut_variants
+from spec.barrier import BarrierScope, barrier
+from spec.cut import CutScope, cut
+from spec.machine import Machine, Variant
+from spec.scopes import SMALL, Pinned
+
+# The variants and properties register themselves when their modules are imported.
+REGISTERED_BY = (spec.barrier_variants, spec.cut_properties, spec.cut_variants)
+
+MACHINES: dict[str, Machine] = {"barrier": barrier, "cut": cut}
+SCOPE_SIZES = ("small", "medium", "large")
+
+
+class UnknownName(Exception):
+    """The user named something that does not exist, or is not built yet. The message is one clear line."""
+
+
+def machine_named(name: str) -> Machine:
+    """The machine of that name."""
+    if name == "store":
+        raise UnknownName("the machine 'store' is not built yet; there are: " + ", ".join(MACHINES))
+    if name not in MACHINES:
+        raise UnknownName(f"no machine {name!r}; there are: {', '.join(MACHINES)}")
+    return MACHINES[name]
+
+
+def scopes_named(machine: Machine, name: str) -> dict[str, tuple[BarrierScope | CutScope, Pinned]]:
+    """The scopes a name stands for: `small` is a family, `small/two_batches` (or `two_batches`) one member of it."""
+    family = SMALL[machine.name]
+    if name == "small":
+        return {f"small/{member}": pinned for member, pinned in family.items()}
+    member = name.removeprefix("small/")
+    if member in family:
+        return {f"small/{member}": family[member]}
+    if name in SCOPE_SIZES:
+        raise UnknownName(f"the scope {name!r} of the machine {machine.name!r} is not built yet; there is: small")
+    members = ", ".join(f"small/{member}" for member in family)
+    raise UnknownName(f"no scope {name!r} for the machine {machine.name!r}; there are: small, {members}")
+
+
+def variant_named(name: str) -> tuple[Machine, Variant]:
+    """The variant of that name and the machine it changes."""
+    for machine in MACHINES.values():
+        if name in machine.variants:
+            return machine, machine.variants[name]
+    names = ", ".join(v for machine in MACHINES.values() for v in machine.variants)
+    raise UnknownName(f"no variant {name!r}; there are: {names}")
+
+
+def variants_named(names: str) -> tuple[Machine, tuple[str, ...]]:
+    """The variants of `A+B+…`, which must change one machine, and that machine."""
+    found = [variant_named(name) for name in names.split("+")]
+    machines = {machine.name for machine, _ in found}
+    if len(machines) > 1:
+        raise UnknownName(f"the variants {names!r} change different machines ({', '.join(sorted(machines))})")
+    return found[0][0], tuple(variant.name for _, variant in found)
+
+
+def all_variants() -> Sequence[tuple[Machine, Variant]]:
+    """Every variant with its machine, in the order of the text."""
+    return [(machine, variant) for machine in MACHINES.values() for variant in machine.variants.values()]

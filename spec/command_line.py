@@ -1,0 +1,209 @@
+"""`python -m spec`: check machines, catch variants. Exit 0 holds · 1 violation · 2 wrong use · 3 not complete."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from spec import counterexample
+from spec.catalogue import MACHINES, UnknownName, machine_named, variants_named
+from spec.checks import MachineResult, VariantResult, check_all_variants, check_machine
+
+HOLDS, VIOLATION, WRONG_USE, NOT_COMPLETE = 0, 1, 2, 3
+EXIT_STATUS = {"holds": HOLDS, "fails": VIOLATION, "bounded": NOT_COMPLETE, "inconclusive": NOT_COMPLETE}
+EXAMPLES = """examples:
+  python -m spec check                                      every machine, scope small
+  python -m spec check --machine cut --scope small/two_batches
+  python -m spec check --variant cursor_ahead               a shortest counterexample as a table
+  python -m spec variants --json variants.json              every variant must be caught
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: {message} (try --help)", file=sys.stderr)
+        raise SystemExit(WRONG_USE)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="python -m spec",
+        description="State machines of the checkpoint protocol, enumerated exhaustively.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    check = commands.add_parser("check", help="enumerate machines and check every property")
+    check.add_argument("--machine", help="barrier or cut; all of them when left out")
+    check.add_argument("--scope", default="small", help="small, or one member such as small/two_batches")
+    check.add_argument("--variant", help="a named variant, or several joined by +")
+    check.add_argument("--engine", default="reference", help="reference (compiled and torch are not built yet)")
+    check.add_argument("--device", default="cpu", help="cpu (cuda comes with the torch engine)")
+    _add_outputs(check)
+    variants = commands.add_parser("variants", help="search every variant for the property that must catch it")
+    _add_outputs(variants)
+    export = commands.add_parser("export", help="Promela or TLA+ text of a machine (not built yet)")
+    export.add_argument("rest", nargs=argparse.REMAINDER)
+    return parser
+
+
+def _add_outputs(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--json", metavar="FILE", help="also write the result as JSON")
+    command.add_argument(
+        "--output", metavar="DIR", default="build/counterexamples", help="where counterexamples are written"
+    )
+
+
+def _write_json(path: str | None, document: Any) -> None:
+    if path is None:
+        return
+    try:
+        Path(path).write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    except OSError as fault:
+        raise UnknownName(f"cannot write {path}: {fault.strerror}") from None
+
+
+def _combined(results: list[MachineResult]) -> dict[str, Any]:
+    """Several machines as one object: sums, the worst verdict, and the machines themselves."""
+    documents = [result.document() for result in results]
+    worst = next(
+        (v for v in ("fails", "inconclusive", "bounded") if any(d["verdict"] == v for d in documents)), "holds"
+    )
+    return {
+        "verdict": worst,
+        "complete": all(d["complete"] for d in documents),
+        "states": sum(d["states"] for d in documents),
+        "transitions": sum(d["transitions"] for d in documents),
+        "depth": max(d["depth"] for d in documents),
+        "seconds": round(sum(d["seconds"] for d in documents), 3),
+        "properties": {f"{d['machine']}.{name}": v for d in documents for name, v in d["properties"].items()},
+        "counterexample": next((d["counterexample"] for d in documents if d["counterexample"]), None),
+        "machines": documents,
+    }
+
+
+def _print_machine(result: MachineResult, console: Console) -> None:
+    failed = result.failed
+    if failed is not None:
+        assert failed.search.violation is not None
+        counterexample.print_table(failed.search.model, failed.search.violation, console)
+    title = f"{result.machine.name}{' with ' + '+'.join(result.variants) if result.variants else ''}"
+    table = Table(title=title, title_justify="left", box=SIMPLE)
+    for heading in ("scope", "verdict", "states", "transitions", "depth", "seconds"):
+        table.add_column(heading, justify="left" if heading in ("scope", "verdict") else "right")
+    for item in result.scopes:
+        found = item.search
+        verdict = f"{found.verdict}, complete" if found.complete else found.verdict
+        if found.violation:
+            verdict = f"fails: {found.violation.property}"
+        table.add_row(
+            item.scope.removeprefix("small/"),
+            verdict,
+            f"{found.states:,}",
+            f"{found.transitions:,}",
+            str(found.depth),
+            f"{found.seconds:.2f}",
+        )
+    console.print(table)
+    if result.why:
+        console.print(f"not complete: {result.why}" if result.verdict != "fails" else result.why)
+    if result.counterexample:
+        console.print(f"trace: {result.counterexample}", soft_wrap=True)
+        console.print(
+            f"as a pytest: python -m interleavings emit {result.counterexample} -o test_counterexample.py",
+            soft_wrap=True,
+        )
+
+
+def _check(arguments: argparse.Namespace, console: Console) -> int:
+    if arguments.engine != "reference":
+        known = arguments.engine in ("compiled", "torch")
+        raise UnknownName(
+            f"the engine {arguments.engine!r} is {'not built yet' if known else 'unknown'}; there is: reference"
+        )
+    if arguments.device != "cpu":
+        raise UnknownName(f"the device {arguments.device!r} is not built yet; the reference engine runs on cpu")
+    variants: tuple[str, ...] = ()
+    if arguments.variant:
+        machine, variants = variants_named(arguments.variant)
+        if arguments.machine and machine_named(arguments.machine) is not machine:
+            raise UnknownName(f"{arguments.variant} changes the machine {machine.name!r}, not {arguments.machine!r}")
+        machines = [machine]
+    elif arguments.machine:
+        machines = [machine_named(arguments.machine)]
+    elif "/" in arguments.scope:
+        raise UnknownName(f"the scope {arguments.scope!r} belongs to one machine; name it with --machine")
+    else:
+        machines = list(MACHINES.values())
+    results: list[MachineResult] = []
+    with console.status("searching …") as status:
+
+        def on_level(depth: int, states: int) -> None:
+            status.update(f"depth {depth}, {states:,} states")
+
+        for machine in machines:
+            results.append(check_machine(machine, arguments.scope, variants, Path(arguments.output), on_level))
+    for result in results:
+        _print_machine(result, console)
+    document = results[0].document() if len(results) == 1 else _combined(results)
+    _write_json(arguments.json, document)
+    console.print(
+        f"spec check: {document['verdict']}, {document['states']:,} states in {len(results)} "
+        f"machine{'s' if len(results) > 1 else ''}, scope {arguments.scope}, {document['seconds']:.1f} s"
+    )
+    return EXIT_STATUS[document["verdict"]]
+
+
+def _variant_row(result: VariantResult) -> tuple[str, ...]:
+    variant = result.variant
+    caught = "caught" if result.as_pinned else f"NOT as pinned ({result.length}, pinned {variant.length})"
+    if result.length is None:
+        caught = "NOT caught"
+    table_length = "" if variant.table_length is None else f" ({variant.table_length})"
+    return (
+        "+".join((*variant.with_variants, variant.name)),
+        variant.breaks,
+        f"{'–' if result.length is None else result.length}{table_length}",
+        caught,
+    )
+
+
+def _variants(arguments: argparse.Namespace, console: Console) -> int:
+    with console.status("searching variants …"):
+        results = check_all_variants(Path(arguments.output))
+    table = Table(title="variants, each with the property that must catch it", title_justify="left", box=SIMPLE)
+    for heading in ("variant", "property", "length (table)", "verdict"):
+        table.add_column(heading, overflow="fold", justify="left")
+    for result in results:
+        table.add_row(*_variant_row(result))
+    console.print(table)
+    _write_json(arguments.json, [result.document() for result in results])
+    caught = sum(result.as_pinned for result in results)
+    console.print(f"spec variants: {caught} of {len(results)} caught as pinned")
+    return HOLDS if caught == len(results) else VIOLATION
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    chosen = _parser().parse_args(arguments)
+    console = Console(highlight=False)
+    try:
+        if chosen.command == "check":
+            return _check(chosen, console)
+        if chosen.command == "variants":
+            return _variants(chosen, console)
+        raise UnknownName("export is not built yet")
+    except UnknownName as fault:
+        print(f"python -m spec: {fault}", file=sys.stderr)
+        return WRONG_USE
+    except KeyboardInterrupt:
+        print("python -m spec: interrupted before a result", file=sys.stderr)
+        return NOT_COMPLETE

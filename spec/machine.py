@@ -1,0 +1,360 @@
+"""What a machine is made of: variables, actions, properties, variants; and a model, a machine within one scope.
+
+A machine is written once, for any size. `Machine.model(scope, variants)` fixes the size and applies the variants; the
+engines enumerate the model. Nothing here knows the protocol.
+"""
+
+from __future__ import annotations
+
+import collections
+import copy
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from spec.expression import Domain, Value, Vector
+
+Kind = Literal["system", "environment"]
+Bound = int | Callable[[Any], int]
+
+
+class ModelFault(Exception):
+    """The text of a machine is wrong: a guard that is no truth value, a value out of its range, an unknown name."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One state variable: a number in [low, high], or a vector of such numbers over a domain."""
+
+    name: str
+    low: Bound
+    high: Bound
+    initial: Bound
+    over: str | None
+    meaning: str
+    names: Mapping[int, str] = field(default_factory=dict)
+    """What its values are called, for people."""
+
+    def called(self, value: int) -> str:
+        """A value as people say it."""
+        return self.names.get(value, str(value))
+
+
+@dataclass(frozen=True)
+class Action:
+    """One action. `function(s)` or `function(s, i)` returns its guard and its effects.
+
+    `progress`: whether taking it brings the run nearer to its end. Faults, drops, crashes and new saves do not.
+    """
+
+    name: str
+    function: Callable[..., tuple[Value, dict[str, Value]]]
+    kind: Kind
+    each: str | None
+    progress: bool
+    who: str
+    """Who takes it, for people: a task, a pump, the environment; with the index when it is taken for one."""
+
+    @property
+    def meaning(self) -> str:
+        """The docstring: when the action is enabled and what it moves."""
+        return inspect.getdoc(self.function) or ""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One place where a property is looked at: every state, or every state in which the action `at` is about to be taken.
+
+    `witness(s)` says that the premise of the claim occurs; a search in which it never does has shown nothing.
+    """
+
+    at: str | None
+    function: Callable[..., Value]
+    witness: Callable[[Any], Value]
+
+
+@dataclass(frozen=True)
+class Property:
+    """What must hold, in one sentence; several claims when it speaks of memory and of the disk."""
+
+    name: str
+    each: str | None
+    claims: tuple[Claim, ...]
+
+    @property
+    def sentence(self) -> str:
+        """The property in one sentence: the first paragraph of the docstring of its first claim."""
+        return " ".join((inspect.getdoc(self.claims[0].function) or "").split("\n\n")[0].split())
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The claim that the run can always go on: an unfinished state enables an action of progress, and each raises a rank.
+
+    A rank that rises with every action of progress and is bounded makes an endless run without faults impossible.
+    """
+
+    name: str
+    finished: Callable[[Any], Value]
+    rank: Callable[[Any], Value]
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One small change of the protocol, the property that must catch it, and the smallest scope that shows it.
+
+    `length` is the number of steps of a shortest counterexample, `with_variants` the variants it composes with, and
+    `table_length` the length the design's prototype measured, with the reason where ours differs.
+    """
+
+    name: str
+    apply: Callable[[Machine], None]
+    breaks: str
+    scope: str
+    length: int
+    table_length: int | None
+    why_length_differs: str
+    with_variants: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """What the variant does otherwise: the first paragraph of its docstring."""
+        return " ".join((inspect.getdoc(self.apply) or "").split("\n\n")[0].split())
+
+
+@dataclass
+class Machine:
+    """A state machine for any size: add variables, actions and properties, then ask for a model of one scope."""
+
+    name: str
+    domains: dict[str, Callable[[Any], int]] = field(default_factory=dict)
+    constants: dict[str, tuple[str, Callable[[Any, int], int]]] = field(default_factory=dict)
+    variables: dict[str, Variable] = field(default_factory=dict)
+    actions: dict[str, Action] = field(default_factory=dict)
+    properties: dict[str, Property] = field(default_factory=dict)
+    progress: Progress | None = None
+    describe: Callable[[Any, str | None, int], str] | None = None
+    """One line about the thing a property fails at: `describe(state, domain, index)`."""
+    variants: dict[str, Variant] = field(default_factory=dict)
+
+    def domain(self, name: str, size: Callable[[Any], int]) -> None:
+        """Declare an index set whose size depends on the scope."""
+        self.domains[name] = size
+
+    def constant(self, name: str, over: str, value: Callable[[Any, int], int]) -> None:
+        """Declare a vector that never changes, such as the batch of each prompt."""
+        self.constants[name] = (over, value)
+
+    def variable(
+        self,
+        name: str,
+        low: Bound,
+        high: Bound,
+        meaning: str,
+        *,
+        initial: Bound | None = None,
+        over: str | None = None,
+        names: Sequence[str] = (),
+    ) -> None:
+        """Declare a state variable; it starts at `initial`, or at `low`. `names` are what its values 0, 1, … are called."""
+        self._refuse_double(name, self.variables)
+        start = low if initial is None else initial
+        self.variables[name] = Variable(name, low, high, start, over, meaning, dict(enumerate(names)))
+
+    def system(self, *, who: str, each: str | None = None, progress: bool = True) -> Callable[[Any], Any]:
+        """Register an action of ours."""
+        return self._register("system", who, each, progress)
+
+    def environment(self, *, each: str | None = None) -> Callable[[Any], Any]:
+        """Register an action that is done to us: a crash, a cancellation, a loss. Never progress."""
+        return self._register("environment", "environment", each, False)
+
+    def _register(self, kind: Kind, who: str, each: str | None, progress: bool) -> Callable[[Any], Any]:
+        def register(function: Callable[..., tuple[Value, dict[str, Value]]]) -> Any:
+            name = function.__name__
+            self._refuse_double(name, self.actions)
+            self.actions[name] = Action(name, function, kind, each, progress, who)
+            return function
+
+        return register
+
+    def always(
+        self, *, witness: Callable[[Any], Value], each: str | None = None, at: str | None = None
+    ) -> Callable[[Any], Any]:
+        """Register a property of every state; with `at`, of every state in which that action is about to be taken."""
+
+        def register(function: Callable[..., Value]) -> Any:
+            name = function.__name__
+            self._refuse_double(name, self.properties)
+            self.properties[name] = Property(name, each, (Claim(at, function, witness),))
+            return function
+
+        return register
+
+    def also(self, name: str, *, at: str, witness: Callable[[Any], Value]) -> Callable[[Any], Any]:
+        """Add a second claim to a property: the same sentence, looked at where that action is about to be taken."""
+
+        def register(function: Callable[..., Value]) -> Any:
+            known = self.properties[name]
+            self.properties[name] = dataclasses.replace(known, claims=(*known.claims, Claim(at, function, witness)))
+            return function
+
+        return register
+
+    def variant(
+        self,
+        *,
+        breaks: str,
+        scope: str,
+        length: int,
+        table_length: int | None = None,
+        why_length_differs: str = "",
+        with_variants: tuple[str, ...] = (),
+    ) -> Callable[[Any], Any]:
+        """Register a variant: the function changes a copy of this machine with `replace`, `add` and `variable`."""
+
+        def register(function: Callable[[Machine], None]) -> Any:
+            self._refuse_double(function.__name__, self.variants)
+            self.variants[function.__name__] = Variant(
+                function.__name__, function, breaks, scope, length, table_length, why_length_differs, with_variants
+            )
+            return function
+
+        return register
+
+    def replace(self, name: str, function: Callable[..., tuple[Value, dict[str, Value]]]) -> None:
+        """Give an action another body (used by variants). Kind, index set and progress stay."""
+        if name not in self.actions:
+            raise ModelFault(f"machine {self.name!r} has no action {name!r} to replace")
+        self.actions[name] = dataclasses.replace(self.actions[name], function=function)
+
+    def remove(self, name: str) -> None:
+        """Take an action away (used by variants)."""
+        if name not in self.actions:
+            raise ModelFault(f"machine {self.name!r} has no action {name!r} to remove")
+        del self.actions[name]
+
+    def _refuse_double(self, name: str, table: Mapping[str, object]) -> None:
+        if name in table:
+            raise ModelFault(f"machine {self.name!r} declares {name!r} twice")
+
+    def varied(self, variants: Sequence[str]) -> Machine:
+        """A copy of this machine with the named variants applied, in the given order."""
+        machine = copy.copy(self)
+        machine.variables = dict(self.variables)
+        machine.actions = dict(self.actions)
+        machine.properties = dict(self.properties)
+        for name in variants:
+            if name not in self.variants:
+                raise ModelFault(f"machine {self.name!r} has no variant {name!r}; it has {', '.join(self.variants)}")
+            self.variants[name].apply(machine)
+        return machine
+
+    def model(self, scope: Any, variants: Sequence[str] = ()) -> Model:
+        """This machine within one scope, with the named variants applied."""
+        return Model(self.varied(variants), scope, tuple(variants))
+
+
+@dataclass(frozen=True)
+class Step:
+    """One enabled action of a state: its name, the index it is taken for, and the state it leads to."""
+
+    action: Action
+    index: int | None
+    state: Any
+
+
+class Model:
+    """A machine within one scope: plain states, their successors, and the properties to hold.
+
+    A state is a named tuple of integers and vectors, so it is frozen, hashable and cheap to compare; the constants of
+    the scope are attributes of its class, so an action reads both the same way.
+    """
+
+    def __init__(self, machine: Machine, scope: Any, variants: tuple[str, ...]) -> None:
+        self.machine = machine
+        self.scope = scope
+        self.variants = variants
+        self.domains = {name: Domain(name, size(scope)) for name, size in machine.domains.items()}
+        base = collections.namedtuple(f"{machine.name.capitalize()}State", list(machine.variables))  # type: ignore[misc]
+        attributes: dict[str, object] = {"__slots__": ()}
+        attributes.update({f.name: getattr(scope, f.name) for f in fields(scope)})
+        attributes.update(self.domains)
+        for name, (over, value) in machine.constants.items():
+            attributes[name] = Vector(value(scope, i) for i in range(machine.domains[over](scope)))
+        clash = set(attributes) & set(machine.variables)
+        if clash:
+            raise ModelFault(f"machine {machine.name!r}: {sorted(clash)} named both as variable and as constant")
+        self.state_type: Any = type(base.__name__, (base,), attributes)
+        self._ranges = [
+            (v.name, self._resolve(v.low), self._resolve(v.high), v.over) for v in machine.variables.values()
+        ]
+        self._instances: list[tuple[Action, int | None]] = [
+            (action, index) for action in machine.actions.values() for index in self._indexes(action.each)
+        ]
+        self.initial = self.state_type(*(self._initial(v) for v in machine.variables.values()))
+        self.check_ranges(self.initial, "the initial state")
+
+    def _resolve(self, bound: Bound) -> int:
+        return bound if isinstance(bound, int) else bound(self.scope)
+
+    def _initial(self, variable: Variable) -> int | Vector:
+        value = self._resolve(variable.initial)
+        if variable.over is None:
+            return value
+        return Vector([value] * self.machine.domains[variable.over](self.scope))
+
+    def _indexes(self, each: str | None) -> Iterator[int | None]:
+        if each is None:
+            yield None
+        else:
+            yield from range(self.machine.domains[each](self.scope))
+
+    def check_ranges(self, state: Any, origin: str) -> None:
+        """Refuse a state with a value outside its declared range: the text of the machine is wrong."""
+        for (name, low, high, over), value in zip(self._ranges, state, strict=True):
+            values = value if over is not None else (value,)
+            for item in values:
+                if not low <= item <= high:
+                    raise ModelFault(f"{origin} sets {name} to {value}, outside [{low}, {high}]")
+
+    def steps(self, state: Any) -> Iterator[Step]:
+        """The enabled actions of a state, in the fixed order of the text, so that a path replays."""
+        for action, index in self._instances:
+            guard, effects = action.function(state) if index is None else action.function(state, index)
+            if guard is True:
+                yield Step(action, index, self._after(state, action, effects))
+            elif guard is not False:
+                raise ModelFault(
+                    f"the guard of {action.name} gave {guard!r}, not a truth value; likely cause: `~` or arithmetic in it"
+                )
+
+    def _after(self, state: Any, action: Action, effects: dict[str, Value]) -> Any:
+        try:
+            return state._replace(**effects)
+        except (TypeError, ValueError) as fault:
+            raise ModelFault(
+                f"{action.name} changes a variable that {self.machine.name!r} does not have: {fault}"
+            ) from None
+
+    def step_named(self, state: Any, name: str, index: int | None) -> Step | None:
+        """The step of that action and index if it is enabled in this state."""
+        action = self.machine.actions.get(name)
+        if action is None:
+            raise ModelFault(f"machine {self.machine.name!r} has no action {name!r}")
+        guard, effects = action.function(state) if action.each is None else action.function(state, index)
+        return Step(action, index, self._after(state, action, effects)) if guard is True else None
+
+    def finished(self, state: Any) -> bool:
+        """Whether nothing is left to do."""
+        assert self.machine.progress is not None
+        return bool(self.machine.progress.finished(state))
+
+    def violated_indexes(self, each: str | None, claim: Claim, state: Any) -> tuple[int | None, ...]:
+        """The indexes at which a state breaks a claim; (None,) for one without index; empty when it holds."""
+        if each is None:
+            return () if claim.function(state) else (None,)
+        return tuple(i for i in range(self.machine.domains[each](self.scope)) if not claim.function(state, i))
