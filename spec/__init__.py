@@ -7,16 +7,16 @@ On the command line: `python -m spec check`, `python -m spec variants`. What is 
 is safe stands in spec/README.md.
 """
 
-from spec.barrier import BarrierScope as BarrierScope
-from spec.barrier import barrier as barrier
-from spec.catalogue import MACHINES as MACHINES
-from spec.catalogue import UnknownName as UnknownName
-from spec.cut import CutScope as CutScope
-from spec.cut import cut as cut
-from spec.expression import SymbolRefused as SymbolRefused
-from spec.machine import Machine as Machine
-from spec.machine import Model as Model
-from spec.machine import ModelFault as ModelFault
-from spec.reference_engine import Search as Search
-from spec.reference_engine import Violation as Violation
-from spec.reference_engine import search as search
+from .barrier import BarrierScope as BarrierScope
+from .barrier import barrier as barrier
+from .catalogue import MACHINES as MACHINES
+from .catalogue import UnknownName as UnknownName
+from .cut import CutScope as CutScope
+from .cut import cut as cut
+from .expression import SymbolRefused as SymbolRefused
+from .machine import Machine as Machine
+from .machine import Model as Model
+from .machine import ModelFault as ModelFault
+from .reference_engine import Search as Search
+from .reference_engine import Violation as Violation
+from .reference_engine import search as search

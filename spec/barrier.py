@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spec.expression import Value, all_of, any_of, count, each, implies, not_, put, total, where
-from spec.machine import Machine, Progress
+from .expression import Value, all_of, any_of, count, each, implies, not_, put, total, where
+from .machine import Machine, Progress
 
 OUTSIDE, WAITING, INSIDE = 0, 1, 2
 NESTED = 3  # only in the variant nested_slot: waits for a second slot while it holds the first
@@ -214,7 +214,7 @@ def withdraw_cut(s: Value, c: Value) -> tuple[Value, dict[str, Value]]:
 
 @barrier.environment(each="all_checkpointers")
 def expire_cut(s: Value, c: Value) -> tuple[Value, dict[str, Value]]:
-    """The drain limit of the head of the queue runs out while a slot is still held. A drained head is granted instead."""
+    """The drain limit of the head of the queue runs out while a slot is held. A drained head is granted instead."""
     return (s.cut[c] == QUEUED) & (s.place[c] == 1) & not_(drained(s)) & (s.expiries_left > 0), {
         **withdrawn(s, c),
         "expiries_left": s.expiries_left - 1,

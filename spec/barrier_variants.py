@@ -6,9 +6,9 @@ instant, as the library does, so most counterexamples are one step shorter.
 
 from __future__ import annotations
 
-from spec.barrier import INSIDE, NESTED, OPEN, OUTSIDE, QUEUED, WAITING, barrier, drained, queue_without, released, shut
-from spec.expression import Value, any_of, each, not_, put, where
-from spec.machine import Machine
+from .barrier import INSIDE, NESTED, OPEN, OUTSIDE, QUEUED, WAITING, barrier, drained, queue_without, released, shut
+from .expression import Value, any_of, each, not_, put, where
+from .machine import Machine
 
 REQUEST_SHUTS_AT_ONCE = "the request shuts the gate in the same instant; the prototype counted a step for it"
 

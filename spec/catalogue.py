@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import spec.barrier_variants
-import spec.cut_properties
-import spec.cut_variants
-from spec.barrier import BarrierScope, barrier
-from spec.cut import CutScope, cut
-from spec.machine import Machine, Variant
-from spec.scopes import SMALL, Pinned
+from . import barrier_variants, cut_properties, cut_variants
+from .barrier import BarrierScope, barrier
+from .cut import CutScope, cut
+from .machine import Machine, Variant
+from .scopes import SMALL, Pinned
 
 # The variants and properties register themselves when their modules are imported.
-REGISTERED_BY = (spec.barrier_variants, spec.cut_properties, spec.cut_variants)
+REGISTERED_BY = (barrier_variants, cut_properties, cut_variants)
 
 MACHINES: dict[str, Machine] = {"barrier": barrier, "cut": cut}
 SCOPE_SIZES = ("small", "medium", "large")

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spec import counterexample
-from spec.catalogue import all_variants, scopes_named
-from spec.machine import Machine, Variant
-from spec.reference_engine import Search, Verdict, search
-from spec.scopes import Pinned
+from . import counterexample
+from .catalogue import all_variants, scopes_named
+from .machine import Machine, Variant
+from .reference_engine import Search, Verdict, search
+from .scopes import Pinned
 
 OnLevel = Callable[[int, int], None]
 

@@ -13,9 +13,9 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from spec import counterexample
-from spec.catalogue import MACHINES, UnknownName, machine_named, variants_named
-from spec.checks import MachineResult, VariantResult, check_all_variants, check_machine
+from . import counterexample
+from .catalogue import MACHINES, UnknownName, machine_named, variants_named
+from .checks import MachineResult, VariantResult, check_all_variants, check_machine
 
 HOLDS, VIOLATION, WRONG_USE, NOT_COMPLETE = 0, 1, 2, 3
 EXIT_STATUS = {"holds": HOLDS, "fails": VIOLATION, "bounded": NOT_COMPLETE, "inconclusive": NOT_COMPLETE}
@@ -171,7 +171,7 @@ def _variant_row(result: VariantResult) -> tuple[str, ...]:
     return (
         "+".join((*variant.with_variants, variant.name)),
         variant.breaks,
-        f"{'–' if result.length is None else result.length}{table_length}",
+        f"{'none' if result.length is None else result.length}{table_length}",
         caught,
     )
 

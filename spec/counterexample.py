@@ -14,8 +14,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from spec.machine import Model, ModelFault
-from spec.reference_engine import Search, Violation
+from .machine import Model, ModelFault
+from .reference_engine import Search, Violation
 
 FORMAT = "cleancut-spec-trace"
 VERSION = 1

@@ -23,8 +23,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spec.expression import Value, all_of, any_of, count, each, implies, not_, put, where
-from spec.machine import Machine
+from .expression import Value, all_of, any_of, count, each, implies, not_, put, where
+from .machine import Machine
 
 # Where a prompt stands in the ledger, in the replay buffer, and in the accounts.
 NO_ENTRY, RESERVED, ADMITTED = 0, 1, 2
@@ -64,7 +64,7 @@ class CutScope:
     crashes: int
     """Crashes, each followed by a restore, in all."""
     stamped: int = 1
-    """1: the in-order sampler, which stamps. 0: the windowed one within its staleness, which neither stamps nor gates."""
+    """1: the in-order sampler, which stamps. 0: the windowed one within its staleness: no stamp, no gate."""
 
 
 def prompts_in(scope: CutScope) -> int:
@@ -172,7 +172,7 @@ def pass_gate(s: Value) -> tuple[Value, dict[str, Value]]:
 def commit_admission(s: Value) -> tuple[Value, dict[str, Value]]:
     """The whole RESERVED admission becomes ADMITTED and takes the next step, in one slot.
 
-    The gate is looked at again inside, and an occupied step is refused. Windowed: no cursor moves and no stamp is given.
+    The gate is looked at again inside, and an occupied step is refused. Windowed: no cursor moves, no stamp is given.
     """
     step = s.dispatch_cursor + 1
     free = (s.stamped == 0) | step_is_free(s, step)
@@ -354,7 +354,7 @@ def restored_entry(s: Value, p: Value) -> Value:
 
 @cut.environment()
 def crash_and_restore(s: Value) -> tuple[Value, dict[str, Value]]:
-    """The image is durable, the process dies, and a new one starts from it. Unready slots and permits are gone with it."""
+    """The image is durable, the process dies, and a new one starts from it. Unready slots are gone with the old one."""
     ready = count(s.prompts, lambda p: s.image_ready[p] == 1)
     return (s.window == CAPTURED) & (s.crashes_left > 0), {
         **no_image(s),

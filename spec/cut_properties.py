@@ -6,7 +6,7 @@ the last step of its counterexample.
 
 from __future__ import annotations
 
-from spec.cut import (
+from .cut import (
     ACCOUNT_SAYS,
     ADMITTED,
     CAPTURED,
@@ -25,8 +25,8 @@ from spec.cut import (
     slots_enter,
     step_is_free,
 )
-from spec.expression import Value, all_of, any_of, count, implies, not_, total, where
-from spec.machine import Progress
+from .expression import Value, all_of, any_of, count, implies, not_, total, where
+from .machine import Progress
 
 
 def owners_on_disk(s: Value, p: Value) -> Value:
@@ -83,7 +83,7 @@ def one_owner_in_memory(s: Value, p: Value) -> Value:
     witness=lambda s: any_of(s.prompts, lambda p: (s.ledger[p] == ADMITTED) & (s.slot[p] == READY)),
 )
 def image_equals_cut(s: Value, p: Value) -> Value:
-    """What is published is the state at the cut: cursors, version, and of each prompt the slot, entry, stamp, account."""
+    """What is published is the state at the cut: cursors, version, and each prompt's slot, entry, stamp and account."""
     cursors = (s.image_cursor == s.cursor) & (s.image_dispatch_cursor == s.dispatch_cursor)
     ready = s.slot[p] >= READY
     return (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spec.cut import (
+from .cut import (
     ADMITTED,
     BUFFER_READ,
     DRAINING,
@@ -32,9 +32,9 @@ from spec.cut import (
     slots_enter,
     step_is_free,
 )
-from spec.cut_properties import rank
-from spec.expression import Value, each, not_, put, where
-from spec.machine import Machine
+from .cut_properties import rank
+from .expression import Value, each, not_, put, where
+from .machine import Machine
 
 FIVE_READS = "five artifacts are read one a step, where the prototype counted them as two reads"
 GATE_IS_A_STEP = "five artifacts are read one a step, and waiting at the gate is a step of its own"
@@ -54,7 +54,7 @@ def _forget_at_crash(machine: Machine, name: str) -> None:
 
 @cut.variant(breaks="one_owner_on_disk", scope="one_batch", length=9, table_length=6, why_length_differs=FIVE_READS)
 def cursor_ahead(machine: Machine) -> None:
-    """The checkpoint holds the moved cursor and the finished groups, and no ledger: who is in flight belongs to nobody."""
+    """The checkpoint holds the moved cursor and the finished groups, and no ledger: what is in flight has no owner."""
 
     def read_ledger(s: Value) -> tuple[Value, dict[str, Value]]:
         """There is no ledger to read."""
@@ -92,7 +92,7 @@ def skewed_cut(machine: Machine) -> None:
 
 @cut.variant(
     breaks="none_lost",
-    scope="two_batches_ahead",
+    scope="two_batches",
     length=16,
     table_length=11,
     why_length_differs=GATE_IS_A_STEP,
@@ -278,7 +278,7 @@ def reserve_outside_slot(machine: Machine) -> None:
 
 @cut.variant(
     breaks="step_free_at_admission",
-    scope="two_batches_ahead",
+    scope="two_batches",
     length=14,
     table_length=10,
     why_length_differs=GATE_IS_A_STEP,
@@ -316,7 +316,7 @@ def gate_unchecked(machine: Machine) -> None:
     machine.replace("commit_admission", commit_admission)
 
 
-@cut.variant(breaks="trained_once", scope="two_batches_ahead", length=22)
+@cut.variant(breaks="trained_once", scope="one_batch", length=22)
 def loader_from_version(machine: Machine) -> None:
     """A restore winds the loader back to the trainer's version: what was in flight is read and trained again."""
 
@@ -326,6 +326,11 @@ def loader_from_version(machine: Machine) -> None:
         return guard, {**effects, "cursor": s.image_version}
 
     machine.replace("crash_and_restore", restore)
+    # What is trained again counts again: the versions of a run go beyond its batches.
+    for name in ("version", "image_version", "stamp", "image_stamp", "dispatch_cursor", "image_dispatch_cursor"):
+        machine.variables[name] = replace(
+            machine.variables[name], high=lambda scope: scope.batches * (scope.crashes + 1)
+        )
 
 
 @cut.variant(

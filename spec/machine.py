@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from spec.expression import Domain, Value, Vector
+from .expression import Domain, Value, Vector
 
 Kind = Literal["system", "environment"]
 Bound = int | Callable[[Any], int]
@@ -65,7 +65,7 @@ class Action:
 
 @dataclass(frozen=True)
 class Claim:
-    """One place where a property is looked at: every state, or every state in which the action `at` is about to be taken.
+    """One place where a property is looked at: every state, or every state in which the action `at` is to be taken.
 
     `witness(s)` says that the premise of the claim occurs; a search in which it never does has shown nothing.
     """
@@ -91,7 +91,7 @@ class Property:
 
 @dataclass(frozen=True)
 class Progress:
-    """The claim that the run can always go on: an unfinished state enables an action of progress, and each raises a rank.
+    """The claim that a run can always go on: an unfinished state enables an action of progress; each raises a rank.
 
     A rank that rises with every action of progress and is bounded makes an endless run without faults impossible.
     """
@@ -159,7 +159,7 @@ class Machine:
         over: str | None = None,
         names: Sequence[str] = (),
     ) -> None:
-        """Declare a state variable; it starts at `initial`, or at `low`. `names` are what its values 0, 1, … are called."""
+        """Declare a state variable; it starts at `initial`, or at `low`. `names` call its values 0, 1, and so on."""
         self._refuse_double(name, self.variables)
         start = low if initial is None else initial
         self.variables[name] = Variable(name, low, high, start, over, meaning, dict(enumerate(names)))
@@ -329,7 +329,7 @@ class Model:
                 yield Step(action, index, self._after(state, action, effects))
             elif guard is not False:
                 raise ModelFault(
-                    f"the guard of {action.name} gave {guard!r}, not a truth value; likely cause: `~` or arithmetic in it"
+                    f"the guard of {action.name} gave {guard!r}, no truth value; likely cause: `~` or arithmetic in it"
                 )
 
     def _after(self, state: Any, action: Action, effects: dict[str, Value]) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from spec.machine import Claim, Model, Property, Step
+from .machine import Claim, Model, Property, Step
 
 Verdict = Literal["holds", "fails", "bounded", "inconclusive"]
 

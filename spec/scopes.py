@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spec.barrier import BarrierScope
-from spec.cut import CutScope
+from .barrier import BarrierScope
+from .cut import CutScope
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,10 @@
+"""Proofs for any number of prompts, saves and crashes, from the same text that `spec` enumerates.
+
+`python -m proofs` discharges every obligation; proofs/README.md says what is assumed and what is not covered.
+"""
+
+from .obligations import Proved as Proved
+from .obligations import Refuted as Refuted
+from .obligations import Unknown as Unknown
+from .obligations import discharge as discharge
+from .obligations import obligations_of as obligations_of

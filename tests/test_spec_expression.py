@@ -1,0 +1,198 @@
+"""One text, two readings: plain integers and symbols. What a symbol refuses, and that the graph means the same."""
+
+from __future__ import annotations
+
+import pytest
+from spec.barrier import barrier
+from spec.catalogue import MACHINES
+from spec.cut import CutScope, cut
+from spec.expression import (
+    Domain,
+    Symbol,
+    SymbolicVector,
+    SymbolRefused,
+    Vector,
+    all_of,
+    any_of,
+    count,
+    each,
+    implies,
+    not_,
+    put,
+    total,
+    where,
+)
+from spec.reference_engine import search
+from spec.scopes import SMALL
+
+from proofs.symbols import symbolic_step
+
+FIVE = Domain("five", 5)
+SQUARES = Vector([0, 1, 4, 9, 16])
+
+
+def test_the_words_on_plain_numbers():
+    """Each combinator on integers gives what its name says."""
+    assert each(FIVE, lambda i: i * i) == SQUARES
+    assert put(SQUARES, 2, 7) == (0, 1, 7, 9, 16)
+    assert SQUARES.at(3) == 9
+    assert all_of(FIVE, lambda i: SQUARES[i] >= i) is True
+    assert any_of(FIVE, lambda i: SQUARES[i] == 5) is False
+    assert count(FIVE, lambda i: SQUARES[i] > 3) == 3
+    assert total(FIVE, lambda i: SQUARES[i]) == 30
+    assert (where(True, 1, 2), where(False, 1, 2)) == (1, 2)
+    assert [implies(a, b) for a in (False, True) for b in (False, True)] == [True, True, False, True]
+    assert not_(True) is False
+
+
+def test_an_empty_domain_has_no_counterexample():
+    """Over no index a claim holds and nothing is found, as in logic."""
+    nothing = Domain("nothing", 0)
+    assert all_of(nothing, lambda i: False) is True
+    assert any_of(nothing, lambda i: True) is False
+
+
+@pytest.mark.parametrize("index", [-1, 5])
+def test_a_computed_index_out_of_range_is_refused(index):
+    """A negative index would silently read from the end."""
+    with pytest.raises(IndexError, match=f"index {index} outside"):
+        SQUARES.at(index)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x: bool(x),
+        lambda x: 1 if x == 1 else 2,
+        lambda x: 0 < x < 3,
+        lambda x: x == 1 and x == 2,
+        lambda x: not x,
+        lambda x: ~(x == 1),
+        lambda x: [10, 20][x],
+        lambda x: list(x),
+        lambda x: x in (1, 2),
+    ],
+    ids=["bool", "if", "chained", "and", "not", "invert", "index", "iterate", "in"],
+)
+def test_a_symbol_refuses_what_would_lose_a_case(use):
+    """Python control flow on a symbol would take one branch and forget the other."""
+    with pytest.raises(SymbolRefused):
+        use(Symbol("variable", "x"))
+
+
+def evaluate(value, state, indexes):
+    """Work an expression graph out on a plain state: the meaning of the graph, written once more for the test."""
+    if not isinstance(value, Symbol):
+        return value
+
+    def go(item, more=()):
+        return evaluate(item, state, {**indexes, **dict(more)})
+
+    name, arguments = value.operator, value.arguments
+    if name in ("variable", "constant"):
+        return indexes[arguments[0]] if arguments[0] in indexes else getattr(state, arguments[0])
+    if name == "index":
+        return indexes[id(value)]
+    if name == "element":
+        return element(arguments[0], go(arguments[1]), state, indexes)
+    if name in ("all_of", "any_of", "count", "total"):
+        domain, index, body = arguments
+        values = [go(body, [(id(index), i)]) for i in getattr(state, domain.name)]
+        return {"all_of": all, "any_of": any, "count": lambda v: v.count(True), "total": sum}[name](values)
+    if name == "where":
+        return go(arguments[1]) if go(arguments[0]) else go(arguments[2])
+    left, *rest = [go(argument) for argument in arguments]
+    operations = {
+        "==": lambda a, b: a == b,
+        "!=": lambda a, b: a != b,
+        "<": lambda a, b: a < b,
+        "<=": lambda a, b: a <= b,
+        ">": lambda a, b: a > b,
+        ">=": lambda a, b: a >= b,
+        "+": lambda a, b: a + b,
+        "-": lambda a, b: a - b,
+        "*": lambda a, b: a * b,
+        "&": lambda a, b: a and b,
+        "|": lambda a, b: a or b,
+        "implies": lambda a, b: not a or b,
+        "not": lambda a: not a,
+    }
+    return operations[name](left, *rest)
+
+
+def element(vector, index, state, indexes):
+    """One element of a symbolic vector on a plain state."""
+    if vector.operator in ("variable", "constant"):
+        return getattr(state, vector.arguments[0])[index]
+    if vector.operator == "each":
+        own, body = vector.arguments
+        return evaluate(body, state, {**indexes, id(own): index})
+    if vector.operator == "put":
+        base, place, value = vector.arguments
+        if evaluate(place, state, indexes) == index:
+            return evaluate(value, state, indexes)
+        return element(base, index, state, indexes)
+    condition, then, otherwise = vector.arguments
+    return element(then if evaluate(condition, state, indexes) else otherwise, index, state, indexes)
+
+
+def reachable(model):
+    """Every reachable state of a small model."""
+    states, frontier = {model.initial}, [model.initial]
+    while frontier:
+        state = frontier.pop()
+        for step in model.steps(state):
+            if step.state not in states:
+                states.add(step.state)
+                frontier.append(step.state)
+    return states
+
+
+@pytest.mark.parametrize(
+    ("machine", "member", "scope_type"),
+    [
+        (barrier, "two_checkpoints", type(SMALL["barrier"]["two_checkpoints"][0])),
+        (cut, "two_batches", CutScope),
+        (cut, "one_pair", CutScope),
+    ],
+)
+def test_the_graph_of_every_action_means_what_the_action_does(machine, member, scope_type):
+    """Guard and effects of the graph equal the plain call, for every action in every reachable state of a scope."""
+    model = machine.model(SMALL[machine.name][member][0])
+    compared = 0
+    for action in machine.actions.values():
+        graph = symbolic_step(machine, scope_type, action)
+        for state in reachable(model):
+            for index in [None] if action.each is None else list(getattr(state, action.each)):
+                arguments = (state,) if index is None else (state, index)
+                guard, effects = action.function(*arguments)
+                indexes = {} if index is None else {f"index of {action.name}": index}
+                assert evaluate(graph.guard, state, indexes) == guard
+                if guard:
+                    for name in machine.variables:
+                        after = getattr(graph.after, name)
+                        plain = effects.get(name, getattr(state, name))
+                        if isinstance(after, SymbolicVector):
+                            drawn = [element(after, i, state, indexes) for i in range(len(plain))]
+                            assert drawn == list(plain), (action.name, name)
+                        else:
+                            assert evaluate(after, state, indexes) == plain, (action.name, name)
+                    compared += 1
+    assert compared == search(model).transitions
+
+
+def test_every_action_and_claim_of_every_machine_and_variant_can_be_read_on_symbols():
+    """No text uses Python control flow on a state variable: it would serve one engine only."""
+    scope_types = {name: type(next(iter(family.values()))[0]) for name, family in SMALL.items()}
+    read = 0
+    for name, machine in MACHINES.items():
+        for variants in [(), *((*v.with_variants, v.name) for v in machine.variants.values())]:
+            varied = machine.varied(variants)
+            for action in varied.actions.values():
+                step = symbolic_step(varied, scope_types[name], action)
+                for known in varied.properties.values():
+                    for claim in known.claims:
+                        index = () if known.each is None else (Symbol("constant", "p"),)
+                        assert isinstance(claim.function(step.before, *index), Symbol)
+                        read += 1
+    assert read > 1000
