@@ -2,8 +2,8 @@
 
 A property holds for any number of prompts when a strengthening of it is inductive: it holds at the start (initiation),
 every action keeps it (consecution, one obligation an action), and it implies the property (safety). The strengthening
-is a list of conjuncts, each a claim at one index. It is assumed at two indexes only, the one in question and the one the
-action is taken for; that assumes less than is true, so what is proved holds for all.
+is a list of conjuncts, each a claim at one index. It is assumed at two indexes only, the one in question and the one
+the action is taken for; that assumes less than is true, so what is proved holds for all.
 """
 
 from __future__ import annotations

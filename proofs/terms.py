@@ -1,8 +1,8 @@
 """Expression graphs as z3 terms.
 
 A vector is never a z3 array: reading one at an index is worked out on the graph. `each(f)[i]` is f(i),
-`put(v, j, x)[i]` is x where i = j and v[i] elsewhere, and a vector variable is an uninterpreted function of its index. So a claim at one
-index becomes a term without quantifiers, but for those that a guard itself says.
+`put(v, j, x)[i]` is x where i = j and v[i] elsewhere, and a vector variable is an uninterpreted function of its index.
+So a claim at one index becomes a term without quantifiers, but for those that a guard itself says.
 
 A count or a total over a set of any size is an unknown integer (a count is not negative). That claims less than is
 true, so a proof stays a proof; a refutation that rests on one need not be real.

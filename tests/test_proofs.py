@@ -1,4 +1,4 @@
-"""The proofs: all obligations proved, every conjunct needed, every variant refuted, nothing proved of an empty premise."""
+"""The proofs: all obligations proved, every conjunct needed, every variant refuted, no premise empty."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import dataclasses
 import json
 
 import pytest
+
 import spec.cut_properties
 import spec.cut_variants
 from proofs.command_line import main
 from proofs.cut_ownership import STRENGTHENING, induction
 from proofs.obligations import Obligation, Proved, Refuted, Unknown, discharge, obligations_of
+from proofs.terms import Terms
 from spec.cut import cut
 from spec.expression import Domain, Symbol, SymbolicVector, count, each, put, where
 from spec.scopes import SMALL
-
-from proofs.terms import Terms
 
 REGISTERED_BY = (spec.cut_properties, spec.cut_variants)
 

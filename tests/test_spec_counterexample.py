@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from spec.counterexample import TraceStale, replay, to_document
 from spec.cut import cut
 from spec.reference_engine import search

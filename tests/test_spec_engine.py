@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
+
 from spec.expression import put
 from spec.machine import Machine, ModelFault, Progress
 from spec.reference_engine import search

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+
+from proofs.symbols import symbolic_step
 from spec.barrier import barrier
 from spec.catalogue import MACHINES
 from spec.cut import CutScope, cut
@@ -24,8 +26,6 @@ from spec.expression import (
 )
 from spec.reference_engine import search
 from spec.scopes import SMALL
-
-from proofs.symbols import symbolic_step
 
 FIVE = Domain("five", 5)
 SQUARES = Vector([0, 1, 4, 9, 16])

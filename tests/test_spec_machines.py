@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from spec.catalogue import MACHINES, all_variants
 from spec.checks import check_machine, check_variant
 from spec.cut import CutScope, cut

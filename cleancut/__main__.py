@@ -1,0 +1,7 @@
+"""`python -m cleancut`."""
+
+import sys
+
+from cleancut.check import main
+
+sys.exit(main())

@@ -1,0 +1,163 @@
+"""`python -m cleancut check`: every check a reviewer wants, on one screen, with a report.
+
+Spec, variants, interleavings and proofs run as the commands a user would call, each in its own process, and are read
+back through their JSON. On a violation the trace and a pytest of it are written and their paths printed.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from cleancut.report import page
+
+HOLDS, FAILS, WRONG_USE, NOT_COMPLETE = 0, 1, 2, 3
+VERDICT_OF_STATUS = {HOLDS: "holds", FAILS: "fails", NOT_COMPLETE: "inconclusive"}
+REPORT, TRACES = Path("build/report"), Path("build/counterexamples")
+
+
+@dataclass
+class Part:
+    """One command of the check and what came of it."""
+
+    name: str
+    command: list[str]
+    status: int = NOT_COMPLETE
+    seconds: float = 0.0
+    output: str = ""
+    result: Any = None
+    pytests: list[str] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> str:
+        """`holds` only when the command said so and its result could be read."""
+        if self.status == HOLDS and self.result is None:
+            return "inconclusive"
+        return VERDICT_OF_STATUS.get(self.status, "inconclusive")
+
+    @property
+    def line(self) -> str:
+        """The command's own summary line."""
+        lines = [line for line in self.output.splitlines() if line.strip()]
+        return lines[-1].strip() if lines else f"{self.name}: no output"
+
+
+def parts_for(scope: str, directory: Path) -> list[Part]:
+    """The commands of the check at one scope."""
+    module = [sys.executable, "-m"]
+    return [
+        Part("spec", [*module, "spec", "check", "--scope", scope, "--json", str(directory / "spec.json")]),
+        Part("variants", [*module, "spec", "variants", "--json", str(directory / "variants.json")]),
+        Part("interleavings", [*module, "interleavings", "check", "--json", str(directory / "interleavings.json")]),
+        Part("proofs", [*module, "proofs", "--json", str(directory / "proofs.json")]),
+    ]
+
+
+def run(part: Part, directory: Path) -> Part:
+    """Run one command; read what it wrote. A result left over from an earlier run is never read."""
+    target = directory / f"{part.name}.json"
+    target.unlink(missing_ok=True)
+    started = time.perf_counter()
+    ended = subprocess.run(part.command, capture_output=True, text=True, check=False, env=_plain_environment())
+    part.seconds = time.perf_counter() - started
+    part.status, part.output = ended.returncode, ended.stdout + ended.stderr
+    try:
+        part.result = json.loads(target.read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError):
+        part.result = None
+    return part
+
+
+def _plain_environment() -> dict[str, str]:
+    return {**os.environ, "COLUMNS": "110", "NO_COLOR": "1"}
+
+
+def emit_pytests(part: Part) -> None:
+    """Write each counterexample of the spec as a pytest too; the explorer has written its own."""
+    for trace in _counterexamples(part):
+        target = TRACES / f"test_{Path(trace).stem.replace('-', '_')}.py"
+        command = [sys.executable, "-m", "interleavings", "emit", trace, "-o", str(target)]
+        if subprocess.run(command, capture_output=True, check=False).returncode == HOLDS:
+            part.pytests.append(str(target))
+
+
+def _counterexamples(part: Part) -> list[str]:
+    if part.name != "spec" or not isinstance(part.result, dict):
+        return []
+    machines = part.result.get("machines", [part.result])
+    return [machine["counterexample"] for machine in machines if machine.get("counterexample")]
+
+
+def document(parts: Sequence[Part], scope: str, seconds: float) -> dict[str, Any]:
+    """The report as the JSON object of the contract."""
+    verdicts = [part.verdict for part in parts]
+    verdict = "fails" if "fails" in verdicts else "holds" if set(verdicts) == {"holds"} else "inconclusive"
+    return {
+        "verdict": verdict,
+        "scope": scope,
+        "seconds": round(seconds, 3),
+        "parts": {part.name: {"verdict": part.verdict, "seconds": round(part.seconds, 3)} for part in parts},
+        **{part.name: part.result for part in parts},
+    }
+
+
+def check(scope: str) -> int:
+    """Run everything, print one screen, write the report; return the exit status."""
+    REPORT.mkdir(parents=True, exist_ok=True)
+    raw = REPORT / "parts"
+    raw.mkdir(exist_ok=True)
+    started = time.perf_counter()
+    parts = parts_for(scope, raw)
+    with ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1)) as pool:
+        # The longest first, so that the others run beside it.
+        order = sorted(parts, key=lambda part: part.name != "interleavings")
+        list(pool.map(lambda part: run(part, raw), order))
+    for part in parts:
+        if part.status == WRONG_USE:
+            print(part.output.strip(), file=sys.stderr)
+            return WRONG_USE
+        emit_pytests(part)
+        show(part)
+    result = document(parts, scope, time.perf_counter() - started)
+    (REPORT / "report.json").write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    (REPORT / "index.html").write_text(page(result), encoding="utf-8")
+    print(f"check: {result['verdict']}, scope {scope}, {result['seconds']:.1f} s, report {REPORT / 'index.html'}")
+    return {"holds": HOLDS, "fails": FAILS}.get(result["verdict"], NOT_COMPLETE)
+
+
+def show(part: Part) -> None:
+    """One line for a part that holds; everything it said for one that does not."""
+    if part.verdict == "holds":
+        print(part.line)
+        return
+    print(part.output.rstrip())
+    if part.result is None:
+        print(f"{part.name}: ended with status {part.status} and without a readable result")
+    for test in part.pytests:
+        print(f"  pytest: {test}")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: {message} (try --help)", file=sys.stderr)
+        raise SystemExit(WRONG_USE)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    parser = _Parser(prog="python -m cleancut", description="All of Cleancut's checks, and the report of them.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    chosen = commands.add_parser("check", help="spec, variants, interleavings and proofs")
+    chosen.add_argument("--scope", default="small", help="small (medium and large are not built yet)")
+    try:
+        return check(parser.parse_args(arguments).scope)
+    except KeyboardInterrupt:
+        print("check: interrupted; nothing is concluded", file=sys.stderr)
+        return NOT_COMPLETE

@@ -1,0 +1,7 @@
+"""`python -m interleavings`."""
+
+import sys
+
+from .command_line import main
+
+sys.exit(main())

@@ -1,0 +1,282 @@
+"""`python -m interleavings`: explore scenarios, replay and emit traces.
+
+Exit status: 0 holds, 1 fails, 2 wrong use, 3 not complete (bounded, inconclusive, stale).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rich.console import Console
+
+from .errors import ExplorerUsageError, TraceUnreadable
+from .explore import explore
+from .follower import Coverage
+from .result import Result
+
+HOLDS, FAILS, WRONG_USE, OPEN = 0, 1, 2, 3
+EXIT_STATUS = {"holds": HOLDS, "fails": FAILS, "bounded": OPEN, "inconclusive": OPEN}
+EXAMPLES = """examples:
+  python -m interleavings check                      every scenario
+  python -m interleavings check barrier --cancels 2
+  python -m interleavings replay TRACE.json          walk a counterexample again
+  python -m interleavings emit TRACE.json -o test_x.py
+"""
+
+
+class WrongUse(Exception):
+    """The user asked for something that is not there; the message is one clear line."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: {message} (try --help)", file=sys.stderr)
+        raise SystemExit(WRONG_USE)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="python -m interleavings",
+        description="Runs the real coroutines of impl through every schedule, each step checked against the machine.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("list", help="the scenarios")
+    check = commands.add_parser("check", help="explore scenarios through every schedule")
+    check.add_argument("scenario", nargs="*", help="all of them when left out")
+    check.add_argument("--cancels", type=int, help="cancellations anywhere; each scenario has its own default")
+    check.add_argument("--crashes", type=int, default=0, help="crashes anywhere (not built yet)")
+    check.add_argument("--no-prune", action="store_true", help="enumerate schedules instead of states")
+    check.add_argument("--max-seconds", type=float, help="stop each scenario after this time; the verdict is bounded")
+    check.add_argument("--workers", type=int, default=1, help="processes (only 1 for now)")
+    check.add_argument("--ray", help="a Ray cluster (not built yet)")
+    check.add_argument("--json", metavar="FILE", help="also write the results as JSON")
+    check.add_argument("--output", metavar="DIR", default="build/counterexamples", help="where traces are written")
+    replay = commands.add_parser("replay", help="walk a trace again")
+    replay.add_argument("trace")
+    emit = commands.add_parser("emit", help="write a trace as a self-contained pytest")
+    emit.add_argument("trace")
+    emit.add_argument("-o", "--output", required=True, metavar="FILE")
+    for name, what in (("explain", "a trace as a page"), ("validate", "a production trace against the machines")):
+        later = commands.add_parser(name, help=f"{what} (not built yet)")
+        later.add_argument("rest", nargs=argparse.REMAINDER)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    chosen = _parser().parse_args(arguments)
+    console = Console(highlight=False, soft_wrap=True)
+    try:
+        if chosen.command == "list":
+            return _list(console)
+        if chosen.command == "check":
+            return _check(chosen, console)
+        if chosen.command == "replay":
+            return _replay(chosen.trace, console)
+        if chosen.command == "emit":
+            return _emit(chosen.trace, chosen.output, console)
+        raise WrongUse(f"{chosen.command} is not built yet")
+    except (WrongUse, TraceUnreadable, ExplorerUsageError) as fault:
+        print(f"python -m interleavings: {fault}", file=sys.stderr)
+        return WRONG_USE
+
+
+def _list(console: Console) -> int:
+    from .scenarios import SCENARIOS
+
+    for scenario in SCENARIOS.values():
+        console.print(f"{scenario.name:10} {scenario.sentence} (cancels {scenario.cancels})")
+    return HOLDS
+
+
+# ------------------------------------------------------------------------------------------------------ check
+
+
+def _check(chosen: argparse.Namespace, console: Console) -> int:
+    if chosen.crashes:
+        raise WrongUse("--crashes is not built yet")
+    if chosen.ray:
+        raise WrongUse("--ray is not built yet")
+    if chosen.workers != 1:
+        raise WrongUse(f"--workers {chosen.workers}: several processes are not built yet; leave it out")
+    from .scenarios import SCENARIOS, UnknownScenario, scenario_named
+
+    try:
+        scenarios = [scenario_named(name) for name in chosen.scenario] or list(SCENARIOS.values())
+    except UnknownScenario as fault:
+        raise WrongUse(fault.args[0]) from None
+    items, worst = [], HOLDS
+    for scenario in scenarios:
+        item, status = _check_one(scenario, chosen, console)
+        items.append(item)
+        worst = FAILS if FAILS in (worst, status) else max(worst, status)
+    if chosen.json:
+        _write(chosen.json, json.dumps(items, indent=2, ensure_ascii=False) + "\n")
+    held = sum(item["verdict"] == "holds" for item in items)
+    seconds = sum(item["seconds"] for item in items)
+    console.print(f"interleavings check: {held} of {len(items)} scenarios hold, {seconds:.1f} s")
+    return worst
+
+
+def _check_one(scenario: Any, chosen: argparse.Namespace, console: Console) -> tuple[dict[str, Any], int]:
+    cancels = scenario.cancels if chosen.cancels is None else chosen.cancels
+    coverage = Coverage()
+    with console.status(f"{scenario.name} …"):
+        result = explore(
+            scenario.program(coverage), cancels=cancels, prune=not chosen.no_prune, max_seconds=chosen.max_seconds
+        )
+    drift = _drift(scenario, result, cancels, chosen)
+    verdict = "inconclusive" if drift else result.verdict
+    console.print(f"{scenario.name}: {drift or result.summary()}")
+    never = [name for name in scenario.machine.actions if not coverage.actions[name]]
+    console.print(f"  {scenario.sentence}; cancels {cancels}, {result.runs:,} runs, {result.seconds:.1f} s")
+    if never:
+        console.print(f"  machine actions that no step took: {', '.join(never)}")
+    path = _save_counterexample(scenario, result, Path(chosen.output), console)
+    return {
+        "scenario": scenario.name,
+        "verdict": verdict,
+        "complete": result.complete,
+        "states": result.states,
+        "transitions": result.transitions,
+        "depth": result.depth,
+        "schedules": result.schedules,
+        "runs": result.runs,
+        "seconds": round(result.seconds, 3),
+        "properties": _properties(scenario, result),
+        "counterexample": str(path) if path else None,
+        "why": drift or result.why,
+        "cancels": cancels,
+        "actions_taken": dict(coverage.actions),
+        "actions_never_taken": never,
+        "stutters": dict(coverage.stutters),
+    }, EXIT_STATUS[verdict]
+
+
+def _drift(scenario: Any, result: Result, cancels: int, chosen: argparse.Namespace) -> str:
+    """A complete search that counts something else than is pinned is no pass: the program or the explorer changed."""
+    pinned = scenario.pinned
+    if not result.complete or pinned is None or cancels != scenario.cancels or chosen.no_prune:
+        return ""
+    if (result.states, result.schedules) == (pinned.states, pinned.schedules):
+        return ""
+    return (
+        f"inconclusive: complete, but it counts {result.states:,} states and {result.schedules} schedules where "
+        f"{pinned.states:,} and {pinned.schedules} are pinned; if the change is meant, pin the new counts"
+    )
+
+
+def _properties(scenario: Any, result: Result) -> dict[str, str]:
+    if result.verdict != "fails":
+        return dict.fromkeys(scenario.claims, result.verdict)
+    failure = result.failure
+    verdicts = dict.fromkeys(scenario.claims, "inconclusive")
+    if failure is not None:
+        verdicts[failure.property] = "fails"
+    return verdicts
+
+
+def _save_counterexample(scenario: Any, result: Result, directory: Path, console: Console) -> Path | None:
+    if result.counterexample is None:
+        return None
+    from .emit import emit
+
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"interleaving-{scenario.name}.json"
+    result.counterexample.save(path)
+    test = directory / f"test_interleaving_{scenario.name}.py"
+    test.write_text(emit(result.counterexample, f"interleavings.scenarios:run_{scenario.name}"), encoding="utf-8")
+    console.print(result.counterexample.describe())
+    console.print(f"  trace:  {path}")
+    console.print(f"  pytest: {test}")
+    console.print(f"  replay: python -m interleavings replay {path}")
+    return path
+
+
+# ----------------------------------------------------------------------------------------------------- traces
+
+
+def _format_of(path: str) -> str:
+    """The format a trace file names; `TraceUnreadable` if it cannot be read at all."""
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TraceUnreadable(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
+        raise TraceUnreadable(f"{path}: is not a trace: it is no JSON") from None
+    return str(document.get("format")) if isinstance(document, dict) else ""
+
+
+def _program_reference(trace: Any) -> str:
+    if "scenario" in trace.program:
+        return f"interleavings.scenarios:run_{trace.program['scenario']}"
+    if "reference" in trace.program:
+        return str(trace.program["reference"])
+    raise TraceUnreadable("the trace does not name the program it is of")
+
+
+def _replay(path: str, console: Console) -> int:
+    if _format_of(path) == "cleancut-spec-trace":
+        return _replay_on_controller(path, console)
+    from importlib import import_module
+
+    from .replay import replay
+    from .trace import Trace
+
+    trace = Trace.load(path)
+    module, _, name = _program_reference(trace).partition(":")
+    try:
+        program = getattr(import_module(module), name)
+    except (ImportError, AttributeError):
+        raise TraceUnreadable(f"{path}: its program {module}:{name} is not there any more") from None
+    result = replay(program, trace)
+    console.print(result.describe())
+    return {"reproduced": FAILS, "failed": FAILS, "stale": OPEN}.get(result.outcome, HOLDS)
+
+
+def _replay_on_controller(path: str, console: Console) -> int:
+    """A counterexample of a machine, driven on our own controller: it holds there, or the variant has become real."""
+    from .conformance import NotConformant, SpecTrace, controller_named, drive
+    from .conformance.spec_trace import DEFAULTS
+    from .errors import Violation
+
+    trace = SpecTrace.load(path)
+    controller = controller_named(DEFAULTS[trace.machine], trace.bounds)
+    try:
+        drive(controller, [(action, index) for action, index, _ in trace.steps], property=trace.property)
+    except (NotConformant, Violation) as broken:
+        console.print(str(broken))
+        return FAILS
+    console.print(f"{trace.property} holds on impl after the {len(trace.steps)} steps of {'+'.join(trace.variants)}")
+    return HOLDS
+
+
+def _emit(path: str, output: str, console: Console) -> int:
+    if _format_of(path) == "cleancut-spec-trace":
+        from .conformance import SpecTrace
+        from .conformance import emit as emit_spec
+
+        text = emit_spec(SpecTrace.load(path), Path(output).name)
+    else:
+        from .emit import emit
+        from .trace import Trace
+
+        trace = Trace.load(path)
+        text = emit(trace, _program_reference(trace))
+    _write(output, text)
+    console.print(f"wrote {output}; run it: python -m pytest {output}")
+    return HOLDS
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise WrongUse(f"cannot write {path}: {error.strerror or error}") from None

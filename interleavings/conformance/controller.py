@@ -1,0 +1,210 @@
+"""The controller of `impl`, driven action by action on a disk in memory and followed by the cut machine."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor, Future
+from typing import Any
+
+from impl import (
+    CheckpointBarrier,
+    Checkpointer,
+    CleancutError,
+    Controller,
+    ControllerConfig,
+    InOrderSampler,
+    PromptLoader,
+    WindowedSampler,
+)
+from impl.ledger import Admission, Phase
+from impl.store.lock import WriterIdentity
+from spec.cut import CutScope
+from spec.cut import cut as machine
+
+from ..follower import Coverage
+from ..refinement import Prompts, follow_cut, owners_of_files
+from ..scenarios.fake_disk import FakeDisk
+from .drive import StepRefused
+
+DIRECTORY = "/checkpoints"
+
+
+class InlineExecutor(Executor):
+    """Runs a job where it is submitted: the writer needs no thread, and a step ends when its work has."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Run now; the result is there before anybody asks."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except BaseException as error:
+            future.set_exception(error)
+        return future
+
+
+class ImplController:
+    """One method an action, on the pumps of a real controller. A save is one call, and takes its cut in one instant."""
+
+    # The library refuses what must not be, an admission at a shut gate for example, and changes nothing.
+    refusals = (CleancutError,)
+
+    def __init__(
+        self, *, batches: int, batch_size: int, lookahead: int, saves: int, crashes: int, stamped: int
+    ) -> None:
+        self._scope = CutScope(batches, batch_size, lookahead, saves, crashes, stamped)
+        self._disk = FakeDisk(DIRECTORY)
+        self._prompts = Prompts()
+        self._tokens = itertools.count()
+        self._published: list[str] = []
+        self._start()
+
+    def _start(self) -> None:
+        """Begin a process: fresh objects, the same disk."""
+        scope = self._scope
+        self._follower = follow_cut(machine.model(scope), lambda: self._controller, self._prompts, Coverage())
+        self._followed = True
+        barrier = CheckpointBarrier(trace=self._trace)
+        sampler = (
+            InOrderSampler(lookahead=scope.lookahead) if scope.stamped else WindowedSampler(staleness=scope.batches)
+        )
+        identity = WriterIdentity("conformance", lambda: str(next(self._tokens)))
+        self._controller = Controller(
+            loader=PromptLoader([f"prompt {i}" for i in range(scope.batches * scope.batch_size)], scope.batch_size, 0),
+            generate=self._generate,
+            train=lambda batch: None,
+            sampler=sampler,
+            checkpointer=Checkpointer(
+                DIRECTORY, barrier, files=self._disk, executor=InlineExecutor(), identity=identity
+            ),
+            config=ControllerConfig(
+                stall_warning=None, generations=1, capacity=scope.batch_size * (scope.lookahead + 1), save_period=None
+            ),
+        )
+        self._finished: dict[int, asyncio.Future[None]] = {}
+        self._admission: Admission | None = None
+        self._claim: Any = None
+        self._save: asyncio.Task[Any] | None = None
+
+    def _trace(self, action: str, /, **fields: Any) -> None:
+        self._follower(action, **fields)
+        if action == "publish":
+            self._published.append(fields["name"])
+
+    async def _generate(self, request: Any) -> Mapping[str, Any]:
+        import torch
+
+        await self._finished.setdefault(request.group, asyncio.get_running_loop().create_future())
+        return {"tokens": torch.zeros(1, 1, dtype=torch.uint8)}
+
+    def _group(self, prompt: int) -> int:
+        living = {**self._controller.ledger.entries, **self._controller.buffer.slots}
+        for group in living:
+            if self._prompts.of_group(group) == prompt:
+                return group
+        raise StepRefused(f"prompt {prompt} is in no hands here: it is not handed out, or it is trained")
+
+    # -- actions
+
+    async def reserve_batch(self) -> None:
+        """The rollout pump takes a batch."""
+        self._admission = await self._controller.rollout_pump.reserve_batch()
+        self.check()
+
+    async def pass_gate(self) -> None:
+        """The rollout pump waits at the gate."""
+        await self._controller.rollout_pump.pass_gate(self._pending_admission())
+
+    async def commit_admission(self) -> None:
+        """The rollout pump commits the admission that passed."""
+        await self._controller.rollout_pump.commit_admission(self._pending_admission())
+
+    async def dispatch(self, prompt: int) -> None:
+        """The rollout pump dispatches one group; its generation waits until it is told to end."""
+        await self._controller.rollout_pump.dispatch(self._group(prompt))
+
+    async def commit_group(self, prompt: int) -> None:
+        """The generation of one group ends; its task commits and removes the ledger's entry."""
+        group = self._group(prompt)
+        finished = self._finished.setdefault(group, asyncio.get_running_loop().create_future())
+        if not finished.done():
+            finished.set_result(None)
+        while not self._controller.buffer.slots[group].ready:
+            await self._controller.buffer.wait_changed()
+
+    async def claim(self) -> None:
+        """The train pump opens a step."""
+        self._claim = await self._controller.train_pump.claim()
+
+    async def finish_step(self) -> None:
+        """The train pump ends the step."""
+        if self._claim is None:
+            raise StepRefused("no train step is open")
+        await self._controller.train_pump.finish_step(self._claim)
+
+    async def request_cut(self) -> None:
+        """The train pump saves; the window opens as soon as the slots have ended and closes in the same instant."""
+        checkpointer = self._controller._checkpointer
+        assert checkpointer is not None
+        self._save = asyncio.ensure_future(checkpointer.save())
+        await asyncio.sleep(0)
+
+    async def publish(self) -> None:
+        """The save is durable."""
+        assert self._save is not None
+        await self._save
+
+    async def crash_and_restore(self) -> None:
+        """The newest checkpoint is durable, the process is dropped, and a new one starts from the disk."""
+        await self.publish()
+        await self.close()
+        self._start()
+        # The machine is followed from an empty run only; from here the images on disk are what is checked.
+        self._followed = False
+        checkpointer = self._controller._checkpointer
+        assert checkpointer is not None
+        await checkpointer.restore()
+        self._relearn()
+
+    def _relearn(self) -> None:
+        """Groups keep their ids over a restart; the admission that waits is found in the ledger."""
+        for group, entry in self._controller.ledger.entries.items():
+            self._prompts.learn([group], [entry.key])
+        reserved = [e for e in self._controller.ledger.entries.values() if e.phase is Phase.RESERVED]
+        if reserved:
+            groups, keys = tuple(e.group for e in reserved), tuple(e.key for e in reserved)
+            self._admission = Admission(reserved[0].admission, groups, keys)
+
+    def _pending_admission(self) -> Admission:
+        if self._admission is None:
+            raise StepRefused("no admission waits; the loader had no batch to reserve")
+        return self._admission
+
+    # -- what is checked
+
+    def check(self) -> None:
+        """Raise if the implementation has left the machine."""
+        if self._followed:
+            self._follower.observe()
+
+    def owners_on_disk(self) -> dict[tuple[int, int], list[str]]:
+        """From the files of the newest checkpoint."""
+        return owners_of_files(self._documents())
+
+    def handed_out(self) -> Sequence[tuple[int, int]]:
+        """The keys behind the cursor of the newest checkpoint, in the loader's order."""
+        position = self._documents()["loader.json"]["state"]["position"]
+        return [key for key, number in self._prompts.known().items() if number < position]
+
+    def _documents(self) -> dict[str, Any]:
+        if not self._published:
+            raise AssertionError("the counterexample ended and no checkpoint was published")
+        return self._disk.documents(f"{DIRECTORY}/{self._published[-1]}")
+
+    async def close(self) -> None:
+        """End the generations and give the directory back."""
+        await self._controller.generation.close()
+        checkpointer = self._controller._checkpointer
+        if checkpointer is not None:
+            await checkpointer.close()

@@ -1,0 +1,150 @@
+"""Follows a state machine by the events an implementation emits, step by step, and compares the two ends.
+
+After every step of the implementation each event it emitted must be an action that the machine enables, one after the
+other, or a stutter that has a name; and the machine's state must then show the same as the implementation does. A step
+without events must leave everything as it was: that is the same comparison.
+
+This file knows nothing of our protocol; what maps to what stands in `refinement`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from .errors import Violation
+
+
+class MachineModel(Protocol):
+    """What is needed of a machine in one scope: where it starts, and whether a named step is enabled."""
+
+    initial: Any
+
+    def step_named(self, state: Any, name: str, index: int | None) -> Any: ...
+
+    def steps(self, state: Any) -> Iterable[Any]: ...
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event of the implementation."""
+
+    action: str
+    fields: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"{name}={value}" for name, value in self.fields.items() if value is not None)
+        return f"{self.action}({shown})"
+
+
+@dataclass(frozen=True)
+class Stutter:
+    """An event that moves nothing in the machine, with the name of the reason."""
+
+    reason: str
+
+
+Path = Sequence[tuple[str, int | None]]
+"""Actions of the machine to take one after the other, each with its index."""
+
+Rule = Callable[[Event, Any], Path | Stutter]
+"""What an event means for the machine in its present state."""
+
+View = Mapping[str, Hashable]
+"""What is compared: a few named aspects, seen alike in the machine's state and in the implementation."""
+
+
+@dataclass
+class Coverage:
+    """Counted over all runs of a search: machine actions taken, and stutters used."""
+
+    actions: Counter[str] = field(default_factory=Counter)
+    stutters: Counter[str] = field(default_factory=Counter)
+
+
+class Follower:
+    """One machine, followed through one run. Call it as a tracer; call `observe` after every step."""
+
+    def __init__(
+        self,
+        name: str,
+        model: MachineModel,
+        rules: Mapping[str, Rule],
+        ignored: frozenset[str],
+        of_machine: Callable[[Any], View],
+        of_implementation: Callable[[], View],
+        coverage: Coverage,
+    ) -> None:
+        self.name = name
+        self.state = model.initial
+        self._model = model
+        self._rules = rules
+        self._ignored = ignored
+        self._of_machine = of_machine
+        self._of_implementation = of_implementation
+        self._coverage = coverage
+        self._pending: list[Event] = []
+
+    def __call__(self, action: str, /, **fields: Any) -> None:
+        """Take an event down; it is followed at the end of the step. Never raises into the implementation."""
+        self._pending.append(Event(action, fields))
+
+    def observe(self, on_action: Callable[[str, Any], None] | None = None) -> Hashable:
+        """Follow the events of the step that just ended and compare; return the machine's state.
+
+        `on_action(action, state)` is called before each action of the machine, with the state it is taken in.
+        """
+        events, self._pending = self._pending, []
+        for event in events:
+            self._follow(event, on_action)
+        machine, implementation = self._of_machine(self.state), self._of_implementation()
+        if machine != implementation:
+            different = [n for n in machine if machine[n] != implementation.get(n)]
+            raise Violation(
+                "refinement",
+                f"after this step the implementation and the machine {self.name!r} disagree about "
+                f"{', '.join(different)}; likely cause: a change of state without its event, or in another slot",
+                {
+                    "emitted in this step": [str(event) for event in events] or ["nothing"],
+                    "the machine has": {name: machine[name] for name in different},
+                    "the implementation has": {name: implementation.get(name) for name in different},
+                },
+            )
+        return self.state  # type: ignore[no-any-return]
+
+    def _follow(self, event: Event, on_action: Callable[[str, Any], None] | None) -> None:
+        rule = self._rules.get(event.action)
+        if rule is None:
+            if event.action in self._ignored:
+                return
+            raise Violation(
+                "refinement",
+                f"the implementation emitted {event}, which the machine {self.name!r} neither follows nor ignores; "
+                "name the event in interleavings/refinement.py",
+            )
+        path = rule(event, self.state)
+        if isinstance(path, Stutter):
+            self._coverage.stutters[path.reason] += 1
+            return
+        for action, index in path:
+            step = self._model.step_named(self.state, action, index)
+            if step is None:
+                raise self._not_enabled(event, action, index)
+            self._coverage.actions[action] += 1
+            if on_action is not None:
+                on_action(action, self.state)
+            self.state = step.state
+
+    def _not_enabled(self, event: Event, action: str, index: int | None) -> Violation:
+        enabled = sorted({f"{s.action.name}{'' if s.index is None else f'({s.index})'}" for s in self._steps()})
+        named = action if index is None else f"{action}({index})"
+        return Violation(
+            "refinement",
+            f"the implementation did {event}, but the machine {self.name!r} does not enable {named} there",
+            {"the machine enables": enabled or ["nothing"], "the machine is at": self.state._asdict()},
+        )
+
+    def _steps(self) -> Iterable[Any]:
+        return self._model.steps(self.state)

@@ -1,0 +1,50 @@
+"""What the explorer reads of parts of `impl` and of torch that it cannot, or need not, read by itself.
+
+A part is left out of the state only where nothing the run does depends on it; the reason stands beside each.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from impl.barrier import CheckpointBarrier
+from impl.barrier.sections import AsyncioSection
+from impl.barrier.statistics import Recorder
+
+from ..follower import Coverage, Follower
+from ..walkers import register_walker
+
+# Only events carry them: a section's number, and how many were given.
+ONLY_FOR_EVENTS = {"number", "_sections_named"}
+
+
+def _without_event_numbers(part: Any) -> tuple[Any, ...]:
+    names = [n for kind in type(part).__mro__ for n in getattr(kind, "__slots__", ())] + list(vars_of(part))
+    return tuple((n, getattr(part, n)) for n in names if n not in ONLY_FOR_EVENTS and hasattr(part, n))
+
+
+def vars_of(part: Any) -> dict[str, Any]:
+    """The attributes of an object that has a dictionary."""
+    return getattr(part, "__dict__", {})
+
+
+def register_barrier() -> None:
+    """The barrier and its sections, without what only events and figures need."""
+    # Statistics are written and never read by the run: durations and counts of what happened before.
+    register_walker(Recorder, lambda recorder: ())
+    register_walker(CheckpointBarrier, _without_event_numbers)
+    register_walker(AsyncioSection, _without_event_numbers)
+    # The machine's state is part of every state already, as what `observe` returns; coverage is counted over all runs.
+    register_walker(Follower, lambda follower: ())
+    register_walker(Coverage, lambda coverage: ())
+
+
+def register_tensors() -> None:
+    """A tensor is its dtype, shape and bytes."""
+    import torch
+
+    def content(tensor: torch.Tensor) -> tuple[Any, ...]:
+        plain = tensor.detach().contiguous()
+        return (str(plain.dtype), tuple(plain.shape), plain.flatten().view(torch.uint8).numpy().tobytes())
+
+    register_walker(torch.Tensor, content)

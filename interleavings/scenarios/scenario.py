@@ -1,0 +1,42 @@
+"""A scenario: a named program over the real `impl`, the machine it is followed by, and what the environment may do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..follower import Coverage
+from ..subject import Program, Subject
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """What a complete search of the scenario counts: states, and exact schedules."""
+
+    states: int
+    schedules: int | None
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One entry of `python -m interleavings list`."""
+
+    name: str
+    sentence: str
+    machine: Any
+    scope: Any
+    cancels: int
+    program_of: Callable[[Coverage], Subject]
+    claims: tuple[str, ...]
+    """What holds when no schedule fails: the properties that the scenario can break."""
+    pinned: Pinned | None = None
+
+    def program(self, coverage: Coverage) -> Program:
+        """The program to explore, named for traces by the scenario."""
+
+        def fresh() -> Subject:
+            return self.program_of(coverage)
+
+        fresh.trace_identity = {"scenario": self.name}  # type: ignore[attr-defined]
+        return fresh

@@ -1,0 +1,188 @@
+"""Counterexamples of the machines, driven on real controllers: they fail on a naive one and hold on ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from interleavings.command_line import main
+from interleavings.conformance import NotConformant, SpecTrace, controller_named, drive, emit
+from interleavings.conformance.spec_trace import DEFAULTS
+from interleavings.errors import TraceUnreadable
+from spec.catalogue import all_variants
+from spec.checks import check_variant
+
+HERE = Path(__file__).parent
+NAIVE = "naive_controller:NaiveController"
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The counterexample of every variant, as the command line writes it."""
+    directory = tmp_path_factory.mktemp("traces")
+    found = {variant.name: check_variant(machine, variant, directory) for machine, variant in all_variants()}
+    return {name: result.counterexample for name, result in found.items() if result.counterexample is not None}
+
+
+def run_pytest(test: Path, controller: str | None) -> subprocess.CompletedProcess[str]:
+    """Run one generated file in a process of its own, as a user would."""
+    environment = {**os.environ, "PYTHONPATH": str(HERE)}
+    environment.pop("CLEANCUT_CONTROLLER", None)
+    if controller:
+        environment["CLEANCUT_CONTROLLER"] = controller
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(test)]
+    return subprocess.run(command, cwd=HERE.parent, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_the_cursor_ahead_trace_as_a_pytest_fails_on_the_naive_controller_and_holds_on_ours(
+    traces: dict[str, Path], tmp_path: Path
+) -> None:
+    """The way back, end to end: machine, trace, generated pytest, two controllers."""
+    test = tmp_path / "test_cursor_ahead.py"
+    assert main(["emit", str(traces["cursor_ahead"]), "-o", str(test)]) == 0
+    ours = run_pytest(test, None)
+    assert ours.returncode == 0, ours.stdout
+    assert "1 passed" in ours.stdout
+    naive = run_pytest(test, NAIVE)
+    assert naive.returncode == 1, naive.stdout
+    assert "was handed out and has no owner on disk: it is lost" in naive.stdout
+    assert "one_owner_on_disk is broken" in naive.stdout
+
+
+@pytest.mark.parametrize("name", [variant.name for _, variant in all_variants()])
+def test_no_counterexample_of_a_variant_happens_on_our_controller(name: str, traces: dict[str, Path]) -> None:
+    """Each faulty schedule, action by action: the library refuses the step, or does it without harm."""
+    trace = SpecTrace.load(traces[name])
+    controller = controller_named(DEFAULTS[trace.machine], trace.bounds)
+    drive(controller, [(action, index) for action, index, _ in trace.steps], property=trace.property)
+
+
+def test_the_drive_sees_a_lost_and_a_doubled_prompt() -> None:
+    """The check can fail: no owner, two owners, and an owner of a prompt that was never handed out."""
+
+    class Fixed:
+        """A controller with one published image."""
+
+        async def publish(self) -> None:
+            """The image is there already."""
+
+        def handed_out(self) -> list[str]:
+            """Two keys."""
+            return ["a", "b"]
+
+        def owners_on_disk(self) -> dict[str, list[str]]:
+            """One key twice, one never, one too many."""
+            return {"a": ["ledger", "buffer"], "c": ["ledger"]}
+
+    with pytest.raises(NotConformant) as broken:
+        drive(Fixed(), [("publish", None)], property="one_owner_on_disk")
+    message = str(broken.value)
+    assert "key b was handed out and has no owner" in message
+    assert "key a has 2 owners on disk: ledger, buffer" in message
+    assert "key c was not handed out" in message
+
+
+def test_a_property_that_an_image_does_not_show_needs_a_check() -> None:
+    """What cannot be checked on a controller is an error, not a pass."""
+
+    class Mute:
+        """Shows nothing."""
+
+    with pytest.raises(ValueError, match="'no_stall' is not seen in an image"):
+        drive(Mute(), [], property="no_stall")
+
+
+def test_emitting_twice_gives_the_same_text(traces: dict[str, Path]) -> None:
+    """A generated file is a function of its trace, so it can be committed and compared."""
+    trace = SpecTrace.load(traces["cursor_ahead"])
+    assert emit(trace, "test_x.py") == emit(trace, "test_x.py")
+    compile(emit(trace), "test_x.py", "exec")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "cannot be read"),
+        ("not json", "is no JSON"),
+        ("[]", "its format is not"),
+        ('{"format": "cleancut-spec-trace", "version": 99}', "has version 99"),
+        ('{"format": "cleancut-spec-trace", "version": 1}', "is damaged"),
+    ],
+)
+@pytest.mark.parametrize("command", ["replay", "emit"])
+def test_an_unreadable_trace_gets_one_clear_line_and_status_2(
+    command: str, content: str | None, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Missing, no JSON, another format, a newer version, damaged: each says so."""
+    path = tmp_path / "trace.json"
+    if content is not None:
+        path.write_text(content)
+    arguments = [command, str(path), *(["-o", str(tmp_path / "t.py")] if command == "emit" else [])]
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert len(error.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["check", "nonesuch"], "no scenario 'nonesuch'; there are: barrier, commit"),
+        (["check", "barrier", "--crashes", "1"], "--crashes is not built yet"),
+        (["check", "barrier", "--workers", "4"], "not built yet"),
+        (["check", "barrier", "--ray", "local"], "--ray is not built yet"),
+        (["check", "barrier", "--cancels", "-1"], "cancels=-1"),
+        (["explain", "trace.json"], "explain is not built yet"),
+        (["validate", "run.jsonl"], "validate is not built yet"),
+    ],
+)
+def test_wrong_use_gets_one_clear_line_and_status_2(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Unknown scenarios and parts not built yet say so in one line."""
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert len(error.strip().splitlines()) == 1
+
+
+def test_a_replay_on_our_controller_says_that_the_property_holds(
+    traces: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`replay` of a machine's counterexample drives the library and exits 0."""
+    assert main(["replay", str(traces["cursor_ahead"])]) == 0
+    assert "one_owner_on_disk holds on impl after the 9 steps of cursor_ahead" in capsys.readouterr().out
+
+
+def test_the_json_of_check_has_the_items_of_the_contract(tmp_path: Path) -> None:
+    """A list whose items carry verdict, counts, properties, counterexample, scenario, schedules and runs."""
+    target = tmp_path / "out.json"
+    assert main(["check", "barrier", "--json", str(target), "--output", str(tmp_path)]) == 0
+    (item,) = json.loads(target.read_text())
+    assert item.keys() >= {
+        "verdict", "complete", "states", "transitions", "depth", "seconds", "properties", "counterexample",
+        "scenario", "schedules", "runs",
+    }  # fmt: skip
+    assert (item["verdict"], item["complete"], item["counterexample"]) == ("holds", True, None)
+    assert item["properties"] == dict.fromkeys(["refinement", "cut_excludes_writers", "deadlock"], "holds")
+
+
+def test_a_bounded_check_exits_3_and_is_not_called_holding(tmp_path: Path) -> None:
+    """A search cut short is bounded, in the JSON and in the exit status."""
+    target = tmp_path / "out.json"
+    assert main(["check", "commit", "--max-seconds", "0.5", "--json", str(target)]) == 3
+    (item,) = json.loads(target.read_text())
+    assert (item["verdict"], item["complete"]) == ("bounded", False)
+    assert set(item["properties"].values()) == {"bounded"}
+
+
+def test_a_trace_of_no_machine_with_a_controller_is_refused() -> None:
+    """A machine without a controller has nothing to be driven on."""
+    trace = SpecTrace("store", "small", {}, (), "published_is_whole", "It is whole.", ())
+    with pytest.raises(TraceUnreadable, match="have no controller"):
+        emit(trace)
