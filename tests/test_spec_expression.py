@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from proofs.symbols import symbolic_step
@@ -88,7 +90,8 @@ def evaluate(value, state, indexes):
     def go(item, more=()):
         return evaluate(item, state, {**indexes, **dict(more)})
 
-    name, arguments = value.operator, value.arguments
+    name = value.operator
+    arguments: Any = value.arguments
     if name in ("variable", "constant"):
         return indexes[arguments[0]] if arguments[0] in indexes else getattr(state, arguments[0])
     if name == "index":
@@ -102,7 +105,7 @@ def evaluate(value, state, indexes):
     if name == "where":
         return go(arguments[1]) if go(arguments[0]) else go(arguments[2])
     left, *rest = [go(argument) for argument in arguments]
-    operations = {
+    operations: dict[str, Any] = {
         "==": lambda a, b: a == b,
         "!=": lambda a, b: a != b,
         "<": lambda a, b: a < b,
