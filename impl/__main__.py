@@ -1,0 +1,80 @@
+"""`python -m impl`: the demonstration, and the tools for a checkpoint directory.
+
+Exit 0 holds · 1 violation or corruption · 2 wrong use · 3 not complete.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+WRONG_USE = 2
+INTERRUPTED = 130
+NOT_BUILT = {
+    "fsck": "integrity of every file, and the owners of every key",
+    "inspect": "what a checkpoint consists of",
+    "watch": "the saves of a run as they come",
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: {message} (try --help)", file=sys.stderr)
+        raise SystemExit(WRONG_USE)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) > 50:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 50")
+    return int(text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="python -m impl", description="Cleancut's production library, at the command line.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    demo = commands.add_parser("demo", help="a small real run, killed and resumed, with an account of every prompt")
+    demo.add_argument("--kills", type=_count, default=3, metavar="N", help="how many lives end with SIGKILL (3)")
+    demo.add_argument("--seed", type=int, default=0, help="decides data, policy, kill points and delays (0)")
+    demo.add_argument("--directory", type=Path, metavar="DIR", help="keep checkpoints and log here; must be empty")
+    for name, does in NOT_BUILT.items():
+        command = commands.add_parser(name, help=f"{does} (not built yet)")
+        command.add_argument("directory", type=Path, metavar="DIR")
+    return parser
+
+
+def _refuse(message: str) -> int:
+    print(f"python -m impl: {message}", file=sys.stderr)
+    return WRONG_USE
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status."""
+    chosen = _parser().parse_args(arguments)
+    directory: Path | None = chosen.directory
+    if chosen.command != "demo":
+        assert directory is not None
+        if not directory.is_dir():
+            return _refuse(f"{directory} is not a directory; give the directory of a run's checkpoints")
+        return _refuse(f"{chosen.command} is not built yet; it will show {NOT_BUILT[chosen.command]}")
+    if directory is not None and directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        return _refuse(f"{directory} is not an empty directory; the demo begins a new run, give it a new one")
+    try:
+        from rich.console import Console
+
+        from .demo.parent import run_demo
+    except ImportError as missing:
+        return _refuse(f"the demo needs {missing.name}, which is not installed; install cleancut[torch]")
+    try:
+        return run_demo(chosen.kills, chosen.seed, directory, Console())
+    except OSError as fault:
+        return _refuse(f"{directory or 'the temporary directory'} cannot be used: {fault}")
+    except KeyboardInterrupt:
+        print("interrupted; nothing was checked", file=sys.stderr)
+        return INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,345 @@
+"""The replay buffer: an index of immutable slots over a data plane, and the permits that bound it.
+
+    acquire_permit()  →  reserve   →  commit   →  claim   →  finish
+    outside a slot       unready      ready                  rows cleared, permit back
+                         ↘ release_unready, abort_stale      ↘ evict (ready, unclaimed)
+
+The permit belongs to the slot from `reserve` on and returns with `finish`, `evict`, `abort_stale` or
+`release_unready`, never at `claim`: a snapshot of claimed groups would exceed the capacity when it is restored.
+
+A group is owned by the buffer once its slot is ready; until then the ledger owns it. With a ledger bound, the steps
+that would leave a second owner behind (claim, evict) remove its entry themselves, in their own section, so that no
+caller can forget it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from .errors import CheckpointIncompatible, InvariantViolated, UsageError
+from .permits import Permit, PermitPool
+from .plane import DataPlane, Rows
+from .slots import BufferSnapshot, Claim, Slot
+from .wakeup import Wakeup
+
+if TYPE_CHECKING:
+    from .barrier import CheckpointBarrier, Cut
+    from .keys import GroupId, Key
+    from .ledger import Ledger
+
+__all__ = ["BufferSnapshot", "Claim", "ReplayBuffer", "Slot"]
+
+
+class ReplayBuffer:
+    """`capacity` slots for groups on their way from generation to training.
+
+    Every method that takes a `cut` runs inside a mutation slot of `barrier` and is synchronous. A refusal changes
+    nothing.
+    """
+
+    # Invariant one_owner_in_memory: a ready slot's group has rows in the plane, an unready one's has none.
+    # Invariant permits_balance: one permit is placed for each slot.
+    _slots: dict[GroupId, Slot]
+
+    def __init__(
+        self, barrier: CheckpointBarrier, capacity: int, plane: DataPlane, ledger: Ledger | None = None
+    ) -> None:
+        self.barrier = barrier
+        self.plane = plane
+        self._permits = PermitPool(capacity, "replay buffer")
+        self._slots = {}
+        self._claim: Claim | None = None
+        self._changed = Wakeup()
+        self._ledger: Ledger | None = None
+        if ledger is not None:
+            self.bind_ledger(ledger)
+
+    def bind_ledger(self, ledger: Ledger) -> None:
+        """Let the buffer check ownership against `ledger` and keep its accounts. A Controller always does this."""
+        if self._ledger is not None and self._ledger is not ledger:
+            raise UsageError("the replay buffer is bound to another ledger already. One run has one ledger.")
+        if ledger.barrier is not self.barrier:
+            raise UsageError(
+                "buffer and ledger were made with different barriers. A checkpoint is one cut of all of them; give "
+                "both the same barrier."
+            )
+        self._ledger = ledger
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """The ledger this buffer was bound to."""
+        return self._ledger
+
+    @property
+    def capacity(self) -> int:
+        return self._permits.capacity
+
+    @property
+    def permits(self) -> int:
+        """Permits that nobody holds: places for further groups."""
+        return self._permits.free
+
+    @property
+    def waiting_for_permit(self) -> int:
+        """How many dispatches wait for a permit."""
+        return self._permits.waiting
+
+    @property
+    def slots(self) -> Mapping[GroupId, Slot]:
+        """The index, read-only: unready slots in dispatch order, ready ones in order of arrival."""
+        return MappingProxyType(self._slots)
+
+    @property
+    def claim_open(self) -> bool:
+        """Whether a train step has claimed groups and has not finished."""
+        return self._claim is not None
+
+    async def wait_changed(self) -> None:
+        """Wait for the next change of the index. Nothing is handed over: look at `slots` again afterwards."""
+        await self._changed.wait()
+
+    def wake(self) -> None:
+        """Wake everybody in `wait_changed`, for a change elsewhere that a train step may wait for."""
+        self._changed.wake()
+
+    # -- permits --------------------------------------------------------------------------------------------------
+
+    async def acquire_permit(self) -> Permit:
+        """Wait for a place, first come first served. Outside any slot: what frees a place needs one."""
+        return await self._permits.acquire()
+
+    def give_back(self, permit: Permit) -> None:
+        """Return a permit that was not used for a slot; does nothing for one that was."""
+        permit.give_back()
+
+    # -- a group's way --------------------------------------------------------------------------------------------
+
+    def reserve(self, cut: Cut, group: GroupId, key: Key, step: int | None, weight: int, permit: Permit) -> Slot:
+        """Turn a permit into an unready slot; the action `dispatch`."""
+        cut.require(self.barrier)
+        if group in self._slots:
+            raise InvariantViolated(
+                f"group {group} has a slot already. It was dispatched twice; a group is dispatched once per run."
+            )
+        if self._ledger is not None:
+            entry = self._ledger.entries.get(group)
+            if entry is None or entry.phase.name != "ADMITTED" or entry.step != step or entry.key != key:
+                raise InvariantViolated(
+                    f"group {group} was to be dispatched for step {step}, and the ledger has "
+                    f"{'no entry for it' if entry is None else f'{entry.phase.name}, step {entry.step}, {entry.key}'}. "
+                    "Only an admitted group is dispatched, with the stamp of its admission."
+                )
+        permit.spend(self._permits)
+        slot = self._slots[group] = Slot(group, key, step, weight)
+        self.barrier.emit("dispatch", group=group)
+        return slot
+
+    def commit(self, cut: Cut, group: GroupId, staged: Any, ready: Any = None) -> None:
+        """Make staged rows visible and the slot ready; from here on the buffer owns the group.
+
+        The ledger's entry stays until `Ledger.remove_committed`, which needs no slot.
+        """
+        cut.require(self.barrier)
+        slot = self._slots.get(group)
+        if slot is None or slot.ready:
+            raise InvariantViolated(
+                f"group {group} was to be committed, but it {'has no slot' if slot is None else 'is ready already'}. "
+                "A late result of an aborted or earlier attempt must not be added; check that the slot is there and "
+                "unready, inside the section that commits."
+            )
+        if self._ledger is not None and group not in self._ledger.entries:
+            raise InvariantViolated(
+                f"group {group} was to be committed, but the ledger does not own it any more. It was dropped "
+                "meanwhile; its slot should have gone in the same section."
+            )
+        self.plane.commit(cut, group, staged, ready)
+        # Taken out and put in again, so that the index lists ready slots in order of arrival.
+        del self._slots[group]
+        self._slots[group] = replace(slot, ready=True)
+        self.barrier.emit("commit_group", group=group)
+        self._changed.wake()
+
+    def claim(self, cut: Cut, groups: Iterable[GroupId], step: int) -> Claim:
+        """Give ready groups to the train step `step`; their slots and permits stay until `finish`."""
+        cut.require(self.barrier)
+        chosen = tuple(groups)
+        if self._claim is not None:
+            raise InvariantViolated(
+                f"step {step} was to claim groups while the claim of step {self._claim.step} is open. One train step "
+                "runs at a time."
+            )
+        if not chosen or len(set(chosen)) != len(chosen):
+            raise UsageError(f"groups: {chosen!r} given; a claim takes at least one group, and each of them once.")
+        self._require_ready(chosen, f"claimed by step {step}")
+        claim = Claim(chosen, step, self.plane)
+        for group in chosen:
+            self._slots[group] = replace(self._slots[group], claimed=True)
+            self._forget_entry(group)
+        self._claim = claim
+        self.barrier.emit("claim", groups=chosen, step=step)
+        self._changed.wake()
+        return claim
+
+    def write_back(self, cut: Cut, claim: Claim, group: GroupId, columns: Rows) -> None:
+        """Add derived columns (advantages, for one) to a claimed group: a new record takes the place of the old."""
+        cut.require(self.barrier)
+        self._require_open(claim)
+        claim.write_back(group, columns)
+
+    def finish(self, cut: Cut, claim: Claim) -> None:
+        """The train step succeeded: its groups are trained, their rows cleared, their permits back."""
+        cut.require(self.barrier)
+        self._require_open(claim)
+        if self._ledger is not None:
+            self._account_for([self._slots[group].key for group in claim.groups], self._ledger)
+        for group in claim.groups:
+            self._remove(group)
+        claim.close()
+        self._claim = None
+        self.barrier.emit("finish_step", groups=claim.groups, step=claim.step)
+        self._changed.wake()
+
+    def evict(self, cut: Cut, group: GroupId, reason: str = "stale_ready") -> None:
+        """Drop a ready, unclaimed group, by default because it is too old; never an unready slot."""
+        cut.require(self.barrier)
+        self._require_ready((group,), "evicted")
+        if self._ledger is not None:
+            # First, because it refuses a key that is settled already.
+            self._ledger.accounts.drop(self._slots[group].key, reason)
+        self._forget_entry(group)
+        self._remove(group)
+        self.barrier.emit("evict", group=group)
+        self._changed.wake()
+
+    def abort_stale(self, cut: Cut, group: GroupId) -> None:
+        """Give up a group in flight that is too old (`stale_inflight`): slot, permit and ledger entry go together."""
+        cut.require(self.barrier)
+        self._require_unready(group, "aborted")
+        if self._ledger is not None and group not in self._ledger.entries:
+            raise InvariantViolated(
+                f"group {group} was to be aborted in flight, but the ledger does not own it. It was dropped meanwhile; "
+                "its slot should have gone in the same section."
+            )
+        self._remove(group)
+        self.barrier.emit("abort_stale", group=group)
+        if self._ledger is not None:
+            self._ledger.drop(cut, group, "stale_inflight")
+        self._changed.wake()
+
+    def release_unready(self, cut: Cut, group: GroupId) -> None:
+        """Give up the slot of a group in flight; the caller says in the same section what becomes of the group."""
+        cut.require(self.barrier)
+        self._require_unready(group, "given up")
+        self._remove(group)
+        self._changed.wake()
+
+    @staticmethod
+    def _account_for(keys: list[Key], ledger: Ledger) -> None:
+        """Count keys as trained: all of them, or none if one is settled already."""
+        for key in keys:
+            before = ledger.accounts.settled(key)
+            if before is not None:
+                raise InvariantViolated(
+                    f"{key} was to be counted as trained, but it already {before}. Two groups were made of one prompt; "
+                    "restore a checkpoint from before that."
+                )
+        for key in keys:
+            ledger.accounts.train(key)
+
+    def _remove(self, group: GroupId) -> None:
+        del self._slots[group]
+        self.plane.clear(group)
+        self._permits.return_place()
+
+    def _forget_entry(self, group: GroupId) -> None:
+        if self._ledger is not None:
+            self._ledger.remove_committed(group)
+
+    def _require_ready(self, groups: Iterable[GroupId], purpose: str) -> None:
+        for group in groups:
+            slot = self._slots.get(group)
+            if slot is None or not slot.ready or slot.claimed:
+                state = "has no slot" if slot is None else "is claimed already" if slot.claimed else "is not ready"
+                raise InvariantViolated(
+                    f"group {group} was to be {purpose}, but it {state}. The choice was made before another section "
+                    "ran; choose inside the section that acts on it."
+                )
+
+    def _require_unready(self, group: GroupId, purpose: str) -> None:
+        slot = self._slots.get(group)
+        if slot is None or slot.ready:
+            raise InvariantViolated(
+                f"group {group} was to be {purpose} in flight, but it "
+                f"{'has no slot' if slot is None else 'is ready'}. Look again inside the section that gives it up."
+            )
+
+    def _require_open(self, claim: Claim) -> None:
+        if claim is not self._claim:
+            raise InvariantViolated(
+                f"the claim of step {claim.step} is not the open one. It was finished, or belongs to another buffer."
+            )
+
+    # -- checkpoint -----------------------------------------------------------------------------------------------
+
+    def snapshot(self, cut: Cut) -> BufferSnapshot:
+        """The index at this instant: one copy of references."""
+        cut.require(self.barrier)
+        return BufferSnapshot(self._slots.copy(), self.capacity)
+
+    def check_fits(self, count: int) -> None:
+        """Refuse a restore of `count` groups that this buffer has no room for; changes nothing."""
+        if count > self.capacity:
+            raise CheckpointIncompatible(
+                f"the checkpoint holds {count} buffered groups and this buffer has a capacity of {self.capacity}. The "
+                f"capacity was lowered between the runs. Resume with a capacity of at least {count}, or restore "
+                "without the buffer (load_buffer=False): the groups are then generated again."
+            )
+
+    def load(self, cut: Cut, slots: Iterable[Slot]) -> None:
+        """Replace the index by restored slots, all ready, and take a permit for each. The rows are the plane's."""
+        cut.require(self.barrier, exclusive=True)
+        restored = {slot.group: replace(slot, ready=True, claimed=False) for slot in slots}
+        self.check_fits(len(restored))
+        if self._permits.unspent or self._claim is not None:
+            raise InvariantViolated(
+                "the buffer was to be replaced while permits are out or a claim is open. A restore comes before the "
+                "pumps start."
+            )
+        for _ in range(len(self._slots)):
+            self._permits.return_place()
+        self._slots = restored
+        self._permits.take_places(len(restored))
+        self._changed.wake()
+
+    def statistics(self) -> Mapping[str, int]:
+        """Counts of this instant; raises InvariantViolated if permits, slots and rows do not agree."""
+        self.check()
+        slots = self._slots.values()
+        return {
+            "capacity": self.capacity,
+            "free": self._permits.free,
+            "permits_held": self._permits.unspent,
+            "permits_waited_for": self._permits.waiting,
+            "unready": sum(not slot.ready for slot in slots),
+            "ready": sum(slot.ready and not slot.claimed for slot in slots),
+            "claimed": sum(slot.claimed for slot in slots),
+        }
+
+    def check(self) -> None:
+        """Raise InvariantViolated unless one permit is placed per slot and exactly the ready slots have rows."""
+        self._permits.check()
+        if self._permits.placed != len(self._slots):
+            raise InvariantViolated(
+                f"{self._permits.placed} permits are placed and the buffer has {len(self._slots)} slots. Slot and "
+                "permit must come and go in one section; this is a fault of the library."
+            )
+        with_rows = set(self.plane.groups())
+        ready = {group for group, slot in self._slots.items() if slot.ready}
+        if with_rows != ready:
+            raise InvariantViolated(
+                f"groups {sorted(with_rows ^ ready)} are in only one of the buffer index and the data plane. Rows that "
+                "nobody names must not remain; this is a fault of the library, or the plane was changed directly."
+            )

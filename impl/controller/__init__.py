@@ -1,0 +1,18 @@
+"""The controller: both pumps of a run, its saves, and its resumption."""
+
+from .config import ControllerConfig, classify_failure
+from .controller import Controller
+from .report import Failure, RestoredFrom, RunReport
+from .train_batch import GenerationRequest, TrainBatch, TrainGroup
+
+__all__ = [
+    "Controller",
+    "ControllerConfig",
+    "Failure",
+    "GenerationRequest",
+    "RestoredFrom",
+    "RunReport",
+    "TrainBatch",
+    "TrainGroup",
+    "classify_failure",
+]

@@ -1,0 +1,114 @@
+"""Calls the user's functions, and says by name what is wrong with what they return.
+
+A coroutine function is awaited. Anything else runs in a thread, with the caller's context; if what it returns is
+awaitable (a lambda around a coroutine function) that is awaited here. No thread is made unless a synchronous function
+was given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from ..errors import UsageError
+from ..plane import Rows
+
+
+class UserFunction:
+    """`generate` or `train`, called in one way whether it is a coroutine function or not.
+
+    A synchronous function has threads of its own, so that blocked generations cannot keep a train step waiting; they
+    are made at the first call. A thread cannot be interrupted. With `see_out` a cancelled call waits for the end of the
+    function before it lets the cancellation pass, as what changes a model has to; without, the thread is left to itself
+    and its late result is discarded.
+    """
+
+    def __init__(self, name: str, function: Callable[[Any], Any], *, threads: int, see_out: bool) -> None:
+        if not callable(function):
+            raise UsageError(
+                f"{name} is a {type(function).__name__} and cannot be called. Give a function, async or not, of one "
+                "argument."
+            )
+        self._name = name
+        self._function = function
+        self._threads = threads
+        self._see_out = see_out
+        self._executor: ThreadPoolExecutor | None = None
+
+    async def __call__(self, argument: object) -> Any:
+        """Call the function and return its result."""
+        if is_asynchronous(self._function):
+            return await self._function(argument)
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix=f"cleancut-{self._name}")
+        context = contextvars.copy_context()
+
+        def in_thread() -> Any:
+            try:
+                return context.run(self._function, argument)
+            except StopIteration as error:
+                # A future cannot carry it: the waiter would never be woken.
+                raise RuntimeError(f"{self._name} raised StopIteration") from error
+
+        running = asyncio.get_running_loop().run_in_executor(self._executor, in_thread)
+        if self._see_out:
+            await _see_out(running)
+        result = await running
+        return await result if inspect.isawaitable(result) else result
+
+    def close(self) -> None:
+        """Start no further call; threads that are in one end with it."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+def is_asynchronous(function: object) -> bool:
+    """Whether calling `function` gives a coroutine: a coroutine function, a partial of one, or an object like that."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+async def _see_out(running: asyncio.Future[Any]) -> None:
+    """Wait until `running` is done, however often this task is cancelled; then let the cancellation pass."""
+    cancellation: asyncio.CancelledError | None = None
+    while not running.done():
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError as error:
+            cancellation = error
+        except BaseException:
+            break
+    if cancellation is not None:
+        if not running.cancelled():
+            # Whatever it ended with, the caller is on its way out; asking keeps it from being called unseen.
+            running.exception()
+        raise cancellation
+
+
+def check_rows(rows: object, generations: int | None) -> Rows:
+    """Return what `generate` returned if it can be a group's rows, else raise UsageError saying what is wrong."""
+    if not isinstance(rows, Mapping) or not rows:
+        raise UsageError(
+            f"generate returned {_described(rows)}. It must return one group's rows: a mapping of at least one field "
+            "name to a tensor whose first dimension is the generations."
+        )
+    if generations is not None:
+        for field, value in rows.items():
+            shape = tuple(getattr(value, "shape", ()))
+            if not shape or shape[0] != generations:
+                found = f"{shape[0]} generations" if shape else f"{_described(value)} without a first dimension"
+                raise UsageError(
+                    f"generate returned {found} in field {field!r}, and ControllerConfig.generations is {generations}. "
+                    "Each field holds all generations of the group in its first dimension; set generations=None for "
+                    "rows of another shape."
+                )
+    return rows
+
+
+def _described(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "an empty mapping"
+    return "None" if value is None else f"a {type(value).__name__}"

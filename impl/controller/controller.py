@@ -1,0 +1,250 @@
+"""The controller: wires the parts of a run, resumes it, runs both pumps, and closes everything however it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..barrier import CheckpointBarrier
+from ..buffer import ReplayBuffer
+from ..errors import CheckpointNotFound, UsageError
+from ..ledger import Ledger, Phase
+from ..samplers import Sampler
+from .callables import UserFunction
+from .config import ControllerConfig
+from .generation import Generation
+from .parts import RunParts
+from .report import RestoredFrom, RunReport
+from .rollout_pump import RolloutPump
+from .saves import SaveSchedule
+from .supervisor import RunTask, Supervisor
+from .train_batch import GenerationRequest, TrainBatch
+from .train_pump import TrainPump
+from .watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from ..checkpointer import Checkpointer
+    from ..loader import PromptLoader
+    from ..trainer_state import TrainerState
+
+logger = logging.getLogger("cleancut.controller")
+
+
+class Controller:
+    """One run of an asynchronous RL training job: generates, trains, saves, and resumes where a save was taken.
+
+    `generate(request)` returns one group's rows, `train(batch)` changes the trainer; either may be async, and one that
+    is not runs in a thread. `trainer` is the state that belongs into every full save. The buffer is made here unless
+    one is given. A controller runs once; it closes the checkpointer and the barrier when the run is over.
+    """
+
+    def __init__(
+        self,
+        *,
+        loader: PromptLoader,
+        generate: Callable[[GenerationRequest], Any],
+        train: Callable[[TrainBatch], Any],
+        sampler: Sampler,
+        checkpointer: Checkpointer | None = None,
+        config: ControllerConfig | None = None,
+        buffer: ReplayBuffer | None = None,
+        trainer: TrainerState | None = None,
+    ) -> None:
+        self.config = config if config is not None else ControllerConfig()
+        self._generate = UserFunction("generate", generate, threads=self.config.max_in_flight, see_out=False)
+        self._train = UserFunction("train", train, threads=1, see_out=True)
+        if not isinstance(sampler, Sampler):
+            raise UsageError(
+                f"sampler is a {type(sampler).__name__}, which lacks methods of the Sampler protocol. Use one of the "
+                "shipped samplers, or add what is missing."
+            )
+        if self.config.recovery and checkpointer is None:
+            raise UsageError(
+                "checkpointer: none was given and ControllerConfig.recovery is True. Give one, or set recovery=False "
+                "for a run that is not saved."
+            )
+        self._checkpointer = checkpointer if self.config.recovery else None
+        self._trainer = trainer
+        if self._checkpointer is not None:
+            self.barrier = self._checkpointer.barrier
+        else:
+            self.barrier = buffer.barrier if buffer is not None else CheckpointBarrier()
+        self.ledger = buffer.ledger if buffer is not None and buffer.ledger is not None else Ledger(self.barrier)
+        if buffer is None:
+            buffer = self._own_buffer(sampler.capacity_needed(loader.batch_size))
+        self.buffer = buffer
+        self._parts = RunParts(self.barrier, self.ledger, loader, sampler, buffer, self.config)
+        self.progress = self._parts.progress
+        if self._checkpointer is not None:
+            self._checkpointer.attach(
+                ledger=self.ledger,
+                loader=loader,
+                sampler=sampler,
+                buffer=buffer,
+                counters=self.progress,
+                generations=self.config.generations,
+            )
+        self._supervisor = Supervisor()
+        self.generation = Generation(self._parts, self._generate, self._supervisor)
+        self._saves = SaveSchedule(self._parts, self._checkpointer, trainer)
+        self.rollout_pump = RolloutPump(self._parts, self.generation)
+        self.train_pump = TrainPump(self._parts, self._train, self._saves, self.generation)
+        self._restored: RestoredFrom | None = None
+        self._started = False
+
+    def _own_buffer(self, needed: int) -> ReplayBuffer:
+        # Only here, so that a run over another data plane never imports torch.
+        from ..tensor_plane import TensorPlane
+
+        return ReplayBuffer(self.barrier, self.config.capacity or needed, TensorPlane(), self.ledger)
+
+    async def run(self) -> RunReport:
+        """Resume or begin, train to the end, save, close.
+
+        Raises what a callable raised; a cancelled run closes everything before the cancellation passes. Rows that
+        were accepted are committed in every case, and a save past its window is published.
+        """
+        if self._started:
+            raise UsageError(
+                "run() was called a second time. A controller runs once, and one whose restore failed does not accept "
+                "work; build a new one."
+            )
+        self._started = True
+        error: BaseException | None = None
+        tasks: list[RunTask] = []
+        try:
+            await self._resume()
+            tasks = self._start_pumps()
+            await self._supervisor.wait_done_or_failed(tasks[0])
+        except BaseException as raised:
+            error = raised
+        failed_to_close = await self._see_closed(tasks, error)
+        failed_task = self._supervisor.error
+        error = failed_task if error is None else error
+        if error is not None:
+            for name, other in (("A task failed", failed_task), ("While the run was being closed", failed_to_close)):
+                if other is not None and other is not error:
+                    error.add_note(f"{name}: {other!r}")
+            raise error
+        if failed_to_close is not None:
+            raise failed_to_close
+        return self._report()
+
+    async def _see_closed(self, tasks: list[RunTask], error: BaseException | None) -> BaseException | None:
+        """Close in a task of its own and wait for its end, however often this one is cancelled; return what went wrong.
+
+        Each step of closing may be done twice, so a closing that was itself cancelled is simply begun again.
+        """
+        cancellation: asyncio.CancelledError | None = None
+        while True:
+            closing = asyncio.get_running_loop().create_task(self._close(tasks, error), name="close-run")
+            while not closing.done():
+                try:
+                    await asyncio.shield(closing)
+                except asyncio.CancelledError as raised:
+                    cancellation = raised
+                except Exception:
+                    break
+            if not closing.cancelled():
+                return closing.exception() or cancellation
+
+    # -- the phases of a run --------------------------------------------------------------------------------------
+
+    async def _resume(self) -> None:
+        """Restore the newest checkpoint if the configuration asks for it and there is one."""
+        if self._checkpointer is None:
+            return
+        await self._checkpointer.prepare()
+        resume = self.config.resume
+        newest = self._checkpointer.latest()
+        if newest is None:
+            if resume == "must":
+                raise CheckpointNotFound(
+                    f"resume='must', and there is no checkpoint in {self._checkpointer.directory}. Check the "
+                    "directory, or use resume='auto' to begin a new run."
+                )
+            return
+        if resume == "never":
+            raise UsageError(
+                f"resume='never', and {self._checkpointer.directory} holds checkpoints of an earlier run (newest: "
+                f"{newest.name}). Their steps would mix; give a new directory, or use resume='auto'."
+            )
+        restored = await self._checkpointer.restore(load_buffer=self.config.load_buffer, trainer=self._trainer)
+        if restored.trainer is not None:
+            raise UsageError(
+                f"trainer: none was given, and {restored.name} holds a trainer's state. The run would go on at step "
+                f"{restored.step} with a model that has not seen the steps before; give the trainer of the saved run."
+            )
+        phases = Counter(entry.phase for entry in self.ledger.entries.values())
+        self._restored = RestoredFrom(
+            name=restored.name,
+            step=restored.step,
+            admitted=phases[Phase.ADMITTED],
+            reserved=phases[Phase.RESERVED],
+            buffered=len(self.buffer.slots),
+        )
+
+    def _start_pumps(self) -> list[RunTask]:
+        """Start the tasks of the run; the train pump, whose end is the run's, comes first."""
+        self._saves.start()
+        tasks = [
+            self._supervisor.start(self.train_pump.run(), "train-pump"),
+            self._supervisor.start(self.rollout_pump.run(), "rollout-pump"),
+        ]
+        watchdog = Watchdog(self._parts, self._describe, lambda: self._saves.in_progress)
+        if watchdog.wanted:
+            tasks.append(self._supervisor.start(watchdog.run(), "watchdog"))
+        return tasks
+
+    async def _close(self, tasks: list[RunTask], error: BaseException | None) -> None:
+        """Stop the pumps, see accepted rows committed, save the end of a run that succeeded, close the store."""
+        self._saves.stop()
+        train, *others = tasks or (None,)
+        for task in others:
+            self._supervisor.cancel(task)
+        await self._supervisor.wait_ended(*others)
+        await self.generation.close()
+        if train is not None:
+            self._supervisor.cancel(train)
+            await self._supervisor.wait_ended(train)
+        error = self._supervisor.error if error is None else error
+        try:
+            if error is None:
+                await self._saves.save_last()
+            elif self._checkpointer is not None:
+                await self._saves.settle()
+        finally:
+            try:
+                if self._checkpointer is not None:
+                    await self._checkpointer.close()
+            finally:
+                self._generate.close()
+                self._train.close()
+                self.barrier.close("the run is over" if error is None else f"the run failed: {error!r}")
+
+    def _describe(self) -> list[str]:
+        running = self.generation.running
+        in_flight = self.generation.in_flight
+        return [
+            self.rollout_pump.describe(),
+            self.train_pump.describe(),
+            f"generation: {len(running)} groups {list(running)}; {in_flight.free} of {in_flight.capacity} in-flight "
+            f"permits free, {in_flight.waiting} waited for",
+        ]
+
+    def _report(self) -> RunReport:
+        accounts = self.ledger.accounts
+        return RunReport(
+            outcome=self.train_pump.outcome,
+            steps=self.progress.version,
+            trained=accounts.trained_count,
+            dropped=dict(sorted(Counter(accounts.dropped.values()).items())),
+            trained_now=self._parts.trained_now,
+            restored=self._restored,
+            saves=self._saves.begun,
+            windows=self.barrier.statistics().window,
+            failures=tuple(self._parts.failures),
+        )

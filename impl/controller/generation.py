@@ -1,0 +1,204 @@
+"""Generation tasks: one for each dispatched group, from the first attempt to the committed rows.
+
+    attempt (in-flight permit) ─ ok ──→ stage → commit_group → remove_committed
+        └ failed → fail_attempt ─ budget left → backoff (no permit) → permit → retry → attempt
+                              └ budget used up → shrink
+
+A group that was given up meanwhile (too old) has no slot any more; every section here looks for the slot first and
+leaves quietly without it. Attempts of one group follow each other in one task, so a late result of an earlier attempt
+cannot be taken for a later one's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+from ..permits import Permit, PermitPool
+from ..plane import Rows
+from .callables import UserFunction, check_rows
+from .parts import RunParts
+from .report import Failure
+from .supervisor import RunTask, Supervisor
+from .train_batch import GenerationRequest
+
+if TYPE_CHECKING:
+    from ..barrier import Cut
+    from ..keys import GroupId
+
+logger = logging.getLogger("cleancut.controller")
+
+
+class Generation:
+    """Runs `generate` for dispatched groups and sees each to its end: committed, given up, or left in the ledger."""
+
+    def __init__(self, parts: RunParts, generate: UserFunction, supervisor: Supervisor) -> None:
+        self._parts = parts
+        self._generate = generate
+        self._supervisor = supervisor
+        self.in_flight = PermitPool(parts.config.max_in_flight, "in-flight generations")
+        self._tasks: dict[GroupId, RunTask] = {}
+        # Groups whose rows were accepted: a shutdown waits for these instead of cancelling them.
+        self._committing: dict[GroupId, None] = {}
+
+    @property
+    def running(self) -> tuple[GroupId, ...]:
+        """Groups with a task."""
+        return tuple(self._tasks)
+
+    def start(self, group: GroupId, prompt: Any, permit: Permit) -> None:
+        """Start the task of a dispatched group; it takes over the in-flight permit. Outside any slot."""
+
+        def ended() -> None:
+            # A task that was cancelled before its first step has run no handler of its own.
+            permit.give_back()
+            del self._tasks[group]
+
+        self._tasks[group] = self._supervisor.start(self._run(group, prompt, permit), f"generate-{group}", ended)
+
+    def abort(self, group: GroupId) -> None:
+        """Cancel the task of a group whose slot is gone already; outside the section that took it."""
+        task = self._tasks.get(group)
+        if task is not None:
+            self._supervisor.cancel(task)
+
+    async def close(self) -> None:
+        """Cancel what still generates, and wait for everything; accepted rows are committed first."""
+        tasks = dict(self._tasks)
+        for group, task in tasks.items():
+            if group not in self._committing:
+                self._supervisor.cancel(task)
+        await self._supervisor.wait_ended(*tasks.values())
+
+    # -- one group ------------------------------------------------------------------------------------------------
+
+    async def _run(self, group: GroupId, prompt: Any, permit: Permit) -> None:
+        rows = await self._attempts(group, prompt, permit)
+        if rows is None:
+            return
+        self._committing[group] = None
+        try:
+            staged = await self._parts.buffer.plane.stage(group, rows)
+            if await self.commit_group(group, staged):
+                self.remove_committed(group)
+        finally:
+            del self._committing[group]
+
+    async def _attempts(self, group: GroupId, prompt: Any, permit: Permit) -> Rows | None:
+        """The rows of the first attempt that succeeds, or None when the group was given up."""
+        while True:
+            failure: BaseException | None = None
+            try:
+                result = await self._attempt(group, prompt)
+            except asyncio.CancelledError as error:
+                if _being_cancelled():
+                    raise
+                failure = error  # raised by `generate` itself
+            except Exception as error:
+                failure = error
+            finally:
+                permit.give_back()
+            if failure is None:
+                return check_rows(result, self._parts.config.generations)
+            delay = await self.fail_attempt(group, failure)
+            del failure
+            if delay is None:
+                return None
+            await asyncio.sleep(delay)
+            permit = await self.in_flight.acquire()
+            try:
+                await self.retry(group)
+            except BaseException:
+                permit.give_back()
+                raise
+
+    async def _attempt(self, group: GroupId, prompt: Any) -> Any:
+        parts = self._parts
+        slot = parts.buffer.slots[group]
+        request = GenerationRequest(
+            group=group,
+            key=slot.key,
+            prompt=prompt,
+            generations=parts.config.generations,
+            step=slot.step,
+            version=slot.weight,
+            attempt=parts.ledger.entries[group].attempt,
+        )
+        if parts.config.attempt_timeout is None:
+            return await self._generate(request)
+        async with asyncio.timeout(parts.config.attempt_timeout):
+            return await self._generate(request)
+
+    # -- actions --------------------------------------------------------------------------------------------------
+
+    async def commit_group(self, group: GroupId, staged: Any) -> bool:
+        """Make the staged rows visible; False if the group was given up before its slot was entered."""
+        parts = self._parts
+        async with parts.barrier.mutation("group_commits") as cut:
+            if not self._pending(group):
+                return False
+            parts.buffer.commit(cut, group, staged)
+            parts.progress.forget_failures(cut, group)
+            return True
+
+    def remove_committed(self, group: GroupId) -> None:
+        """Drop the ledger's entry of a committed group; needs no slot, and tolerates that claim or evict did it."""
+        self._parts.ledger.remove_committed(group)
+        self._parts.buffer.wake()
+
+    async def fail_attempt(self, group: GroupId, error: BaseException) -> float | None:
+        """Count a failed attempt; the delay before the next one, or None when the group is given up."""
+        parts = self._parts
+        cause = parts.config.classify(error)
+        if cause not in ("transient", "data"):
+            raise UsageError(
+                f"classify: it returned {cause!r} for {error!r}; it must return 'transient' or 'data'."
+            ) from error
+        async with parts.barrier.mutation("retries") as cut:
+            if not self._pending(group):
+                return None
+            key = parts.buffer.slots[group].key
+            count = parts.progress.count_failure(cut, group, cause)
+            attempts = parts.ledger.fail_attempt(cut, group, cause).attempt
+            final = count > parts.config.retries(cause)
+            if final:
+                self._shrink(cut, group)
+        parts.failures.append(Failure(group, key, cause, repr(error), final))
+        logger.warning(
+            "Generation of group %d (epoch %d, row %d) failed, %s failure %d: %r. %s",
+            group, key.epoch, key.index, cause, count, error,
+            "Its budget is used up: the prompt is dropped as failed." if final else "It is tried again.",
+        )  # fmt: skip
+        return None if final else parts.config.delay_before(attempts)
+
+    async def retry(self, group: GroupId) -> None:
+        """Say that a failed group is attempted again."""
+        parts = self._parts
+        async with parts.barrier.mutation("retries"):
+            if self._pending(group):
+                parts.barrier.emit("retry", group=group)
+
+    def _shrink(self, cut: Cut, group: GroupId) -> None:
+        """Drop a group for good: slot, permit, ledger entry and the step's target change in one section."""
+        parts = self._parts
+        step = parts.buffer.slots[group].step
+        parts.buffer.release_unready(cut, group)
+        parts.ledger.drop(cut, group, "failed")
+        parts.progress.forget_failures(cut, group)
+        if parts.sampler.stamped and step is not None:
+            parts.sampler.credit(step, 1)
+        else:
+            parts.sampler.record_drop()
+        parts.barrier.emit("shrink", group=group, step=step)
+        parts.buffer.wake()
+
+    def _pending(self, group: GroupId) -> bool:
+        slot = self._parts.buffer.slots.get(group)
+        return slot is not None and not slot.ready
+
+
+def _being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,0 +1,69 @@
+"""The parts of one run that both pumps work on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..errors import UsageError
+from ..keys import GroupId
+from .config import ControllerConfig
+from .progress import Progress
+from .report import Failure
+
+if TYPE_CHECKING:
+    from ..barrier import CheckpointBarrier
+    from ..buffer import ReplayBuffer
+    from ..ledger import Ledger
+    from ..loader import PromptLoader
+    from ..samplers import Sampler
+
+
+@dataclass(eq=False)
+class RunParts:
+    """Barrier, ledger, loader, sampler and buffer of one run, wired to each other.
+
+    Making one binds them: the buffer to the ledger, and the sampler to the batch size and to the view of which groups
+    are stamped.
+    """
+
+    barrier: CheckpointBarrier
+    ledger: Ledger
+    loader: PromptLoader
+    sampler: Sampler
+    buffer: ReplayBuffer
+    config: ControllerConfig
+    progress: Progress = field(init=False)
+    #: Set once the loader is exhausted and everything handed out was dispatched.
+    fed: bool = False
+    failures: list[Failure] = field(default_factory=list)
+    trained_now: int = 0
+
+    def __post_init__(self) -> None:
+        for name, part in (("ledger", self.ledger), ("buffer", self.buffer)):
+            if part.barrier is not self.barrier:
+                raise UsageError(
+                    f"{name} was made with another barrier than the checkpointer. A checkpoint is one cut of all "
+                    "parts; give them the same barrier."
+                )
+        self.buffer.bind_ledger(self.ledger)
+        needed = self.sampler.capacity_needed(self.groups_per_step)
+        if self.buffer.capacity < needed:
+            raise UsageError(
+                f"capacity: the replay buffer has {self.buffer.capacity} slots, and the {self.sampler.name} sampler "
+                f"needs {needed} for batches of {self.groups_per_step} prompts. With fewer the run would stall; raise "
+                "the capacity, or lower the batch size or the sampler's lookahead."
+            )
+        self.sampler.bind(self.groups_per_step, self.occupants)
+        self.progress = Progress(self.barrier, self.sampler)
+
+    @property
+    def groups_per_step(self) -> int:
+        """Prompts per train step and per batch of the loader."""
+        return self.loader.batch_size
+
+    def occupants(self, step: int) -> tuple[GroupId, ...]:
+        """The living groups stamped with `step`, in the ledger or in the buffer."""
+        pending = self.ledger.groups_of_step(step)
+        buffered = (group for group, slot in self.buffer.slots.items() if slot.step == step)
+        return tuple(dict.fromkeys((*pending, *buffered)))

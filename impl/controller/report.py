@@ -1,0 +1,59 @@
+"""What a run says when it has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from ..barrier.statistics import Durations
+    from ..keys import GroupId, Key
+    from .config import Cause
+
+#: "exhausted": every prompt was trained or dropped. "steps_reached": max_steps are done, the rest is in the checkpoint.
+Outcome = Literal["exhausted", "steps_reached"]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One failed attempt to generate a group."""
+
+    group: GroupId
+    key: Key
+    cause: Cause
+    error: str
+    #: Whether the group was given up with it.
+    final: bool
+
+
+@dataclass(frozen=True)
+class RestoredFrom:
+    """What the run resumed with."""
+
+    name: str
+    step: int
+    #: Groups that were generated again: those admitted, and those only reserved.
+    admitted: int
+    reserved: int
+    #: Groups whose rows came out of the checkpoint.
+    buffered: int
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """The end of a run. Counts are over all its restarts unless their name says otherwise."""
+
+    outcome: Outcome
+    #: Train steps done, those without groups included; the trainer's version.
+    steps: int
+    trained: int
+    dropped: Mapping[str, int]
+    #: Groups trained since this process began or resumed.
+    trained_now: int
+    restored: RestoredFrom | None
+    #: Saves this process published.
+    saves: int
+    #: How long the windows were in which all writers stood still, in seconds.
+    windows: Durations
+    failures: tuple[Failure, ...] = ()

@@ -1,0 +1,190 @@
+"""The train pump: waits for a whole step, claims it, trains it, and saves between steps.
+
+    wait (event-driven) → claim (slot) → train (user) → finish_step (slot) → give up stale groups (slot) → save if due
+
+Full saves are taken here and only here, when no claim is open: the trainer's state and the groups it has consumed then
+belong to one instant. A step whose groups have all failed passes empty, so that the ones behind it are reached.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import InvariantViolated
+from ..plane import Rows
+from ..slots import Claim
+from .callables import UserFunction
+from .generation import Generation
+from .parts import RunParts
+from .report import Outcome
+from .saves import SaveSchedule
+from .train_batch import TrainBatch
+
+if TYPE_CHECKING:
+    from ..keys import GroupId
+
+
+class TrainPump:
+    """One method an action; `run` is the loop over them."""
+
+    def __init__(
+        self,
+        parts: RunParts,
+        train: UserFunction,
+        saves: SaveSchedule,
+        generation: Generation,
+    ) -> None:
+        self._parts = parts
+        self._train = train
+        self._saves = saves
+        self._generation = generation
+        self._doing = "has not started"
+        self.outcome: Outcome = "exhausted"
+
+    def describe(self) -> str:
+        """What the pump is doing or waiting for, for a stall report."""
+        if self._doing:
+            return f"train pump: {self._doing}"
+        parts = self._parts
+        version = parts.progress.version
+        slots = parts.buffer.slots.values()
+        mine = [slot for slot in slots if not parts.sampler.stamped or slot.step == version]
+        return (
+            f"train pump: waits for step {version}, which needs {parts.sampler.target(version)} groups; "
+            f"ready {[slot.group for slot in mine if slot.ready]}, "
+            f"generating {[slot.group for slot in mine if not slot.ready]}, "
+            f"in the ledger {len(parts.ledger.entries)}"
+        )
+
+    async def run(self) -> None:
+        """Train until the data is exhausted or `max_steps` are done; `outcome` says which."""
+        parts = self._parts
+        await self.give_up_stale()
+        while True:
+            await self._saves.save_if_due()
+            if parts.config.max_steps is not None and parts.progress.version >= parts.config.max_steps:
+                self.outcome = "steps_reached"
+                break
+            if self._selection():
+                claim = await self.claim()
+                if claim is not None:
+                    await self.train(claim)
+                    await self.finish_step(claim)
+                    await self.give_up_stale()
+            elif self._step_is_empty():
+                await self.empty_step()
+            elif self._exhausted():
+                await self.drop_remainder()
+                break
+            else:
+                self._doing = ""
+                await parts.buffer.wait_changed()
+        self._doing = f"finished: {self.outcome}"
+
+    # -- what to do next; looks only ------------------------------------------------------------------------------
+
+    def _selection(self) -> tuple[GroupId, ...]:
+        """The groups of the next step, or () while there are not enough."""
+        parts = self._parts
+        version = parts.progress.version
+        target = parts.sampler.target(version)
+        chosen = parts.sampler.select(parts.buffer.slots, version, target)
+        if chosen or parts.sampler.stamped or parts.config.remainder == "drop" or not self._nothing_coming():
+            return chosen
+        # The last step of an unstamped sampler: as many as there are.
+        for fewer in range(target - 1, 0, -1):
+            chosen = parts.sampler.select(parts.buffer.slots, version, fewer)
+            if chosen:
+                break
+        return chosen
+
+    def _nothing_coming(self) -> bool:
+        return self._parts.fed and all(slot.ready for slot in self._parts.buffer.slots.values())
+
+    def _step_is_empty(self) -> bool:
+        sampler = self._parts.sampler
+        version = self._parts.progress.version
+        return sampler.stamped and sampler.cursor >= version and sampler.target(version) == 0
+
+    def _exhausted(self) -> bool:
+        """Whether nothing is left to train; raises if groups are missing from a step that was admitted."""
+        parts = self._parts
+        if not self._nothing_coming() or parts.ledger.entries:
+            return False
+        version = parts.progress.version
+        if parts.sampler.stamped and parts.sampler.cursor >= version:
+            raise InvariantViolated(
+                f"step {version} was admitted and needs {parts.sampler.target(version)} groups, of which only "
+                f"{len(parts.occupants(version))} exist, and none is coming. Groups were lost without a shortfall "
+                "being credited; restore an earlier checkpoint and report this."
+            )
+        return True
+
+    # -- actions --------------------------------------------------------------------------------------------------
+
+    async def claim(self) -> Claim | None:
+        """Take the next step's groups; None if the choice did not hold until the slot was entered."""
+        parts = self._parts
+        self._doing = f"claims step {parts.progress.version}"
+        async with parts.barrier.mutation("step_claims") as cut:
+            chosen = self._selection()
+            return parts.buffer.claim(cut, chosen, parts.progress.version) if chosen else None
+
+    async def train(self, claim: Claim) -> None:
+        """Give the claimed groups to the user's `train`; an error of it ends the run, and the groups stay untrained."""
+        parts = self._parts
+        self._doing = f"trains step {claim.step} with {len(claim.groups)} groups"
+
+        async def write_back(group: GroupId, columns: Rows) -> None:
+            async with parts.barrier.mutation("advantage_writeback") as cut:
+                parts.buffer.write_back(cut, claim, group, columns)
+
+        slots = {group: parts.buffer.slots[group] for group in claim.groups}
+        await self._train(TrainBatch.of(claim, slots, write_back))
+
+    async def finish_step(self, claim: Claim) -> None:
+        """Groups trained, rows cleared, permits back, version + 1, gate open: one section."""
+        parts = self._parts
+        self._doing = f"finishes step {claim.step}"
+        async with parts.barrier.mutation("step_finishes") as cut:
+            parts.buffer.finish(cut, claim)
+            parts.progress.step_passed(cut)
+            parts.trained_now += len(claim.groups)
+
+    async def empty_step(self) -> None:
+        """Pass a step whose groups have all failed: version + 1, nothing trained."""
+        parts = self._parts
+        self._doing = f"passes the empty step {parts.progress.version}"
+        async with parts.barrier.mutation("step_finishes") as cut:
+            if self._step_is_empty():
+                parts.barrier.emit("empty_step", step=parts.progress.version)
+                parts.progress.step_passed(cut)
+
+    async def give_up_stale(self) -> None:
+        """Evict ready groups that are too old, abort those in flight; looks again inside the section."""
+        parts = self._parts
+        if not parts.sampler.stale(parts.buffer.slots, parts.progress.version):
+            return
+        self._doing = "gives up stale groups"
+        aborted: list[GroupId] = []
+        async with parts.barrier.mutation("evictions") as cut:
+            for group in parts.sampler.stale(parts.buffer.slots, parts.progress.version):
+                if parts.buffer.slots[group].ready:
+                    parts.buffer.evict(cut, group)
+                else:
+                    parts.buffer.abort_stale(cut, group)
+                    parts.progress.forget_failures(cut, group)
+                    aborted.append(group)
+                parts.sampler.record_drop()
+        for group in aborted:
+            self._generation.abort(group)
+
+    async def drop_remainder(self) -> None:
+        """At the end of the data drop what fills no step: an unstamped sampler with remainder="drop" leaves some."""
+        parts = self._parts
+        if not parts.buffer.slots:
+            return
+        async with parts.barrier.mutation("evictions") as cut:
+            for group in tuple(parts.buffer.slots):
+                parts.buffer.evict(cut, group, "remainder")
+                parts.sampler.record_drop()

@@ -1,0 +1,59 @@
+"""Trains whatever is ready and young enough, whichever batch it came from.
+
+A group's weight is the trainer version at its dispatch. A train step at version v takes ready groups of weight v minus
+`staleness` or more; older ones are given up, ready or not. Admission is never held back: the buffer's permits are the
+only brake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from .protocol import SlotView
+from .step_sampler import StepSampler, require_count
+
+if TYPE_CHECKING:
+    from ..keys import GroupId
+
+
+class WindowedSampler(StepSampler):
+    """Gate always open, no stamps; a step takes ready groups with weight in [max(0, v − staleness), v]."""
+
+    name: ClassVar[str] = "windowed"
+    stamped: ClassVar[bool] = False
+
+    def __init__(self, staleness: int) -> None:
+        super().__init__()
+        self.staleness = require_count("staleness", staleness, least=0)
+
+    @property
+    def gate_open(self) -> bool:
+        return True
+
+    def _admit_step(self, step: int) -> int | None:
+        return None
+
+    def select(self, slots: Mapping[GroupId, SlotView], version: int, target: int) -> tuple[GroupId, ...]:
+        """The oldest `target` ready groups inside the window, earlier arrivals first among equals.
+
+        Oldest first, because they are the ones the next version would give up.
+        """
+        lowest = max(0, version - self.staleness)
+        inside = [
+            slot for slot in slots.values() if slot.ready and not slot.claimed and lowest <= slot.weight <= version
+        ]
+        if target < 1 or len(inside) < target:
+            return ()
+        return tuple(slot.group for slot in sorted(inside, key=lambda slot: slot.weight)[:target])
+
+    def stale(self, slots: Mapping[GroupId, SlotView], version: int) -> tuple[GroupId, ...]:
+        return tuple(
+            slot.group for slot in slots.values() if slot.weight < version - self.staleness and not slot.claimed
+        )
+
+    def capacity_needed(self, groups_per_step: int) -> int:
+        return groups_per_step
+
+    def parameters(self) -> Mapping[str, int | str]:
+        return {"staleness": self.staleness}

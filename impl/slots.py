@@ -1,0 +1,85 @@
+"""The records of the replay buffer: a slot, the open claim, and the snapshot a checkpoint takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .errors import InvariantViolated
+from .plane import DataPlane, Rows
+
+if TYPE_CHECKING:
+    from .keys import GroupId, Key
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One place of the buffer. Never changed: a slot that becomes ready or claimed is replaced by another record."""
+
+    group: GroupId
+    key: Key
+    #: The train step the group was admitted for; None with a sampler that does not stamp.
+    step: int | None
+    #: The trainer version when the group was dispatched.
+    weight: int
+    #: Whether the rows are in the data plane. Until then the ledger owns the group.
+    ready: bool = False
+    #: Whether the open train step has it. On disk a claimed slot is a ready one.
+    claimed: bool = False
+
+
+@dataclass(frozen=True)
+class BufferSnapshot:
+    """The buffer index at one instant, by reference: the records are immutable and the mapping is a copy."""
+
+    slots: Mapping[GroupId, Slot]
+    capacity: int
+
+    @property
+    def claimed(self) -> frozenset[GroupId]:
+        """The groups of the open train step."""
+        return frozenset(group for group, slot in self.slots.items() if slot.claimed)
+
+    def __contains__(self, group: object) -> bool:
+        """Whether the buffer owns `group`: ready or claimed. An unready slot belongs to the ledger's entry."""
+        slot = self.slots.get(group)  # type: ignore[call-overload]
+        return slot is not None and slot.ready
+
+
+class Claim:
+    """The groups the open train step has taken.
+
+    Rows are looked up when they are asked for, on the thread that trains, so that a plane can make that thread's
+    stream wait for them. Derived columns live here, not in the plane; they are recomputed after a restore.
+    """
+
+    def __init__(self, groups: tuple[GroupId, ...], step: int, plane: DataPlane) -> None:
+        self.groups = groups
+        self.step = step
+        self.open = True
+        self._plane = plane
+        self._derived: dict[GroupId, Rows] = {}
+
+    def rows(self, group: GroupId) -> Rows:
+        """A claimed group's rows, with the columns written back to it."""
+        self._require_mine(group)
+        derived = self._derived.get(group)
+        return self._plane.rows(group) if derived is None else derived
+
+    def write_back(self, group: GroupId, columns: Rows) -> None:
+        """Put a record with `columns` in the place of a group's rows; `ReplayBuffer.write_back` calls it in a slot."""
+        self._derived[group] = self._plane.derive(self.rows(group), columns)
+
+    def close(self) -> None:
+        """Forget the rows: the train step is over."""
+        self.open = False
+        self._derived = {}
+
+    def _require_mine(self, group: GroupId) -> None:
+        if not self.open or group not in self.groups:
+            raise InvariantViolated(
+                f"group {group} is not in the claim of step {self.step}"
+                f"{'' if self.open else ', which is finished'}. Rows of a claim may be used until its step ends; keep "
+                "a copy of what is needed later."
+            )

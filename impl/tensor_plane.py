@@ -1,0 +1,304 @@
+"""The embedded data plane: rows are torch tensors, on whichever device they were made.
+
+A committed record is immutable by rule. The rule cannot be enforced on a tensor, so it is watched: the version counter
+of every tensor is compared when a checkpoint is written (a tripwire: it misses writes through numpy, dlpack and
+`.data`), and `verify` adds a digest taken when the rows are staged and compared when they are written. Tensors whose
+counter cannot be read (inference tensors) are counted as `unchecked`.
+
+A view that keeps more than twice its own bytes alive is cloned when it is staged; otherwise a small slice of a large
+batch would hold the whole batch in memory and, worse, in the checkpoint.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import torch
+
+from .errors import CheckpointCorrupt, CommittedTensorModified, InvariantViolated, UsageError
+from .plane import CaptureMode, Rows, RowsReader, RowsWriter
+
+if TYPE_CHECKING:
+    from .barrier import Cut
+    from .keys import GroupId
+
+Verify = Literal["off", "sampled", "digest"]
+
+#: With verify="sampled" one group in this many is digested.
+SAMPLED_ONE_IN = 16
+#: Digesting less than this is quicker than a trip to an executor thread.
+_DIGEST_INLINE_BYTES = 1 << 20
+#: Rows are split over files of about this size, so that the writer never holds more than that in memory at once.
+_BYTES_PER_FILE = 16 << 20
+_LONGEST_FIELD = 900
+_INDEX = "rows.json"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One group's rows as they were committed. Never changed; a change is another record."""
+
+    group: GroupId
+    tensors: Mapping[str, torch.Tensor]
+    versions: Mapping[str, int | None]
+    digests: Mapping[str, str] | None = None
+    ready: tuple[Any, ...] = ()
+
+
+@dataclass
+class TensorCapture:
+    """The records of one cut, by reference."""
+
+    records: dict[GroupId, Record]
+    groups: tuple[GroupId, ...]
+
+    def drop(self) -> None:
+        self.records = {}
+
+
+def nbytes(tensor: torch.Tensor) -> int:
+    """The bytes a tensor's own elements take."""
+    return tensor.numel() * tensor.element_size()
+
+
+def _checked(field: str, tensor: object) -> torch.Tensor:
+    """Return the detached tensor, or refuse with the field and the reason."""
+    if not isinstance(field, str) or not field or len(field) > _LONGEST_FIELD or "\0" in field:
+        raise UsageError(
+            f"rows: the field name {field!r} cannot be stored; it must be a text of 1 to {_LONGEST_FIELD} characters "
+            "without NUL."
+        )
+    if not isinstance(tensor, torch.Tensor):
+        raise UsageError(
+            f"rows['{field}'] is a {type(tensor).__name__}, not a torch.Tensor. A group's rows map field names to "
+            "tensors; convert it with torch.as_tensor, or keep it out of the rows."
+        )
+    reason = ""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        reason = f"is a subclass of tensor ({type(tensor).__name__}); its storage does not hold all of it"
+    elif tensor.layout is not torch.strided:
+        reason = f"is sparse ({tensor.layout})"
+    elif tensor.is_quantized:
+        reason = "is quantised"
+    elif tensor.is_meta:
+        reason = "is on the meta device and has no data"
+    if reason:
+        raise UsageError(
+            f"rows['{field}'] {reason}. Only dense, plain tensors can be kept; store dense parts (such as values and "
+            "indices, or values and offsets) in fields of their own."
+        )
+    plain = tensor.detach()
+    if plain.untyped_storage().nbytes() > 2 * nbytes(plain):
+        plain = plain.clone()
+    return plain
+
+
+def _version(tensor: torch.Tensor) -> int | None:
+    return None if tensor.is_inference() else tensor._version
+
+
+def _digest(tensor: torch.Tensor) -> str:
+    whole = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1)
+    digest = hashlib.sha256(f"{whole.dtype} {tuple(tensor.shape)}".encode())
+    digest.update(whole.view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _events_now(tensors: Iterable[torch.Tensor]) -> tuple[Any, ...]:
+    """One event for each CUDA device the tensors are on, recorded on this thread's current stream."""
+    devices = {tensor.device: None for tensor in tensors if tensor.is_cuda}
+    events = []
+    for device in devices:
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(device))
+        events.append(event)
+    return tuple(events)
+
+
+class TensorPlane:
+    """Keeps each group's rows as plain torch tensors, in this process.
+
+    `verify` is "off", "sampled" (one group in sixteen) or "digest" (every group). `device` is where restored rows go;
+    committed rows stay where they are.
+    """
+
+    capture_mode: ClassVar[CaptureMode] = "references"
+
+    # Invariant: an index of immutable records, so that `dict.copy()` is a snapshot.
+    _records: dict[GroupId, Record]
+
+    def __init__(self, *, verify: Verify = "sampled", device: str | torch.device = "cpu") -> None:
+        self.verify: Verify
+        self.set_verification(verify)
+        self.device = torch.device(device)
+        self._records = {}
+        self._open_captures = 0
+        self._cloned_views = 0
+        self._unchecked = 0
+
+    def set_verification(self, mode: Verify) -> None:
+        """Set how committed rows are watched from the next stage on; a checkpointer calls it with its own `verify`."""
+        if mode not in ("off", "sampled", "digest"):
+            raise UsageError(f"verify is {mode!r}; it must be 'off', 'sampled' or 'digest'.")
+        self.verify = mode
+
+    def _wants_digest(self, group: GroupId) -> bool:
+        return self.verify == "digest" or (self.verify == "sampled" and group % SAMPLED_ONE_IN == 0)
+
+    # -- commit ---------------------------------------------------------------------------------------------------
+
+    async def stage(self, group: GroupId, rows: Rows) -> Record:
+        """Check, detach and, where `verify` asks for it, digest the rows. Outside any slot; no index names them yet."""
+        if not isinstance(rows, Mapping) or not rows:
+            raise UsageError(
+                f"rows of group {group}: {type(rows).__name__} given; a group's rows are a mapping of at least one "
+                "field name to a tensor."
+            )
+        tensors = {field: _checked(field, tensor) for field, tensor in rows.items()}
+        self._cloned_views += sum(
+            tensor.untyped_storage().data_ptr() != rows[field].untyped_storage().data_ptr()
+            for field, tensor in tensors.items()
+        )
+        versions = {field: _version(tensor) for field, tensor in tensors.items()}
+        self._unchecked += sum(version is None for version in versions.values())
+        digests = await self._digests(group, tensors)
+        return Record(group, MappingProxyType(tensors), MappingProxyType(versions), digests)
+
+    async def _digests(self, group: GroupId, tensors: Mapping[str, torch.Tensor]) -> Mapping[str, str] | None:
+        if not self._wants_digest(group):
+            return None
+        events = _events_now(tensors.values())
+
+        def digest_all() -> dict[str, str]:
+            for event in events:
+                event.synchronize()
+            return {field: _digest(tensor) for field, tensor in tensors.items()}
+
+        if not events and sum(nbytes(tensor) for tensor in tensors.values()) < _DIGEST_INLINE_BYTES:
+            return MappingProxyType(digest_all())
+        return MappingProxyType(await asyncio.get_running_loop().run_in_executor(None, digest_all))
+
+    def commit(self, cut: Cut, group: GroupId, staged: Record, ready: Any = None) -> None:
+        """Make staged rows visible. `ready` is the event of the stream that produced them.
+
+        Without it an event is recorded on the committing thread's current stream, which is right when that thread
+        also launched the work that wrote the tensors.
+        """
+        cut.require(cut.barrier)
+        if staged.group != group or group in self._records:
+            raise InvariantViolated(
+                f"group {group}: rows staged for group {staged.group} were to be committed"
+                f"{', and it has rows already' if group in self._records else ''}. Each group is staged and committed "
+                "once, under its own id."
+            )
+        events = (ready,) if ready is not None else _events_now(staged.tensors.values())
+        self._records[group] = Record(group, staged.tensors, staged.versions, staged.digests, events)
+
+    def rows(self, group: GroupId) -> Mapping[str, torch.Tensor]:
+        """A group's rows, safe to use on this thread's current stream."""
+        record = self._records.get(group)
+        if record is None:
+            raise InvariantViolated(f"group {group} has no rows. It was cleared, or never committed.")
+        for event in record.ready:
+            event.wait()
+        return record.tensors
+
+    def derive(self, rows: Rows, columns: Rows) -> Mapping[str, torch.Tensor]:
+        return MappingProxyType({**rows, **{field: _checked(field, tensor) for field, tensor in columns.items()}})
+
+    def groups(self) -> Iterable[GroupId]:
+        return self._records.keys()
+
+    def clear(self, group: GroupId) -> None:
+        """Forget a group's rows. A capture that holds them keeps the tensors alive until it is dropped."""
+        self._records.pop(group, None)
+
+    # -- checkpoint -----------------------------------------------------------------------------------------------
+
+    def capture(self, cut: Cut, groups: Iterable[GroupId]) -> TensorCapture:
+        """References to the rows of `groups` as of this instant."""
+        cut.require(cut.barrier, exclusive=True)
+        self._open_captures += 1
+        return TensorCapture(self._records.copy(), tuple(groups))
+
+    def persist(self, capture: TensorCapture, writer: RowsWriter) -> None:
+        """Write the captured rows; on the writer thread. A record changed since its commit fails the save."""
+        fields: dict[str, list[str]] = {}
+        pending: dict[str, torch.Tensor] = {}
+        pending_bytes = files = 0
+        for group in capture.groups:
+            record = capture.records.get(group)
+            if record is None:
+                raise InvariantViolated(
+                    f"group {group} is ready in the buffer index and has no rows in the data plane. Index and plane "
+                    "must change in one section."
+                )
+            self._check_unmodified(record)
+            fields[str(group)] = list(record.tensors)
+            for field, tensor in record.tensors.items():
+                if pending and pending_bytes + nbytes(tensor) > _BYTES_PER_FILE:
+                    writer.write_tensors(f"rows-{files:03d}.safetensors", pending)
+                    pending, pending_bytes, files = {}, 0, files + 1
+                pending[f"{group}/{field}"] = tensor
+                pending_bytes += nbytes(tensor)
+        if pending:
+            writer.write_tensors(f"rows-{files:03d}.safetensors", pending)
+        writer.write_json(_INDEX, {"fields": fields})
+
+    def _check_unmodified(self, record: Record) -> None:
+        for event in record.ready:
+            event.synchronize()
+        for field, tensor in record.tensors.items():
+            version = record.versions[field]
+            changed = version is not None and _version(tensor) != version
+            if not changed and record.digests is not None:
+                changed = _digest(tensor) != record.digests[field]
+            if changed:
+                raise CommittedTensorModified(
+                    f"group {record.group}, field '{field}': the tensor was changed in place after its commit. "
+                    "Committed rows are shared with the checkpoint being written. Train on a copy, or write derived "
+                    "columns with write_back, which makes a new record."
+                )
+
+    def release(self, capture: TensorCapture) -> None:
+        self._open_captures -= 1
+
+    def read(self, reader: RowsReader, groups: Iterable[GroupId]) -> dict[GroupId, Record]:
+        """Read the rows of `groups`; on an executor thread. Changes nothing here."""
+        fields = reader.read_json(_INDEX)["fields"]
+        tensors: dict[str, torch.Tensor] = {}
+        for name in reader.names():
+            if name.startswith("rows-"):
+                tensors.update(reader.read_tensors(name))
+        records: dict[GroupId, Record] = {}
+        for group in groups:
+            try:
+                rows = {field: tensors[f"{group}/{field}"].to(self.device) for field in fields[str(group)]}
+            except KeyError as missing:
+                raise CheckpointCorrupt(
+                    f"group {group} is in the buffer index of the checkpoint, but its rows are not there "
+                    f"({missing.args[0]!r} is missing). The checkpoint was damaged or edited; restore an earlier one."
+                ) from missing
+            versions = {field: _version(tensor) for field, tensor in rows.items()}
+            digests = {field: _digest(tensor) for field, tensor in rows.items()} if self._wants_digest(group) else None
+            records[group] = Record(group, MappingProxyType(rows), MappingProxyType(versions), digests)
+        return records
+
+    def load(self, cut: Cut, loaded: Mapping[GroupId, Record]) -> None:
+        """Replace every record by what `read` returned."""
+        cut.require(cut.barrier, exclusive=True)
+        self._records = dict(loaded)
+
+    def statistics(self) -> Mapping[str, int]:
+        return {
+            "groups": len(self._records),
+            "bytes": sum(nbytes(tensor) for record in self._records.values() for tensor in record.tensors.values()),
+            "open_captures": self._open_captures,
+            "cloned_views": self._cloned_views,
+            "unchecked": self._unchecked,
+        }
