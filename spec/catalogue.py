@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import barrier_variants, cut_properties, cut_variants
+from . import barrier_variants, cut_variants, save_variants
 from .barrier import BarrierScope, barrier
 from .cut import CutScope, cut
 from .machine import Machine, Variant
 from .scopes import SMALL, Pinned
 
 # The variants and properties register themselves when their modules are imported.
-REGISTERED_BY = (barrier_variants, cut_properties, cut_variants)
+REGISTERED_BY = (barrier_variants, cut_variants, save_variants)
 
 MACHINES: dict[str, Machine] = {"barrier": barrier, "cut": cut}
 SCOPE_SIZES = ("small", "medium", "large")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from .expression import Domain, Value, Vector
+from .expression import Domain, Each, Value, Vector
 
 Kind = Literal["system", "environment"]
 Bound = int | Callable[[Any], int]
@@ -56,6 +56,10 @@ class Action:
     progress: bool
     who: str
     """Who takes it, for people: a task, a pump, the environment; with the index when it is taken for one."""
+    slot: bool = False
+    """Whether it happens inside a mutation slot: the machine's `slot_guard` is then part of its guard."""
+    when: Callable[[Any], Any] | None = None
+    """The scopes that have this action; None is all of them. A feature switched off costs a search nothing."""
 
     @property
     def meaning(self) -> str:
@@ -136,6 +140,8 @@ class Machine:
     actions: dict[str, Action] = field(default_factory=dict)
     properties: dict[str, Property] = field(default_factory=dict)
     progress: Progress | None = None
+    slot_guard: Callable[[Any], Value] | None = None
+    """When a mutation slot may be entered; with it, actions registered with `slot=True` are disabled elsewhere."""
     describe: Callable[[Any, str | None, int], str] | None = None
     """One line about the thing a property fails at: `describe(state, domain, index)`."""
     variants: dict[str, Variant] = field(default_factory=dict)
@@ -164,19 +170,37 @@ class Machine:
         start = low if initial is None else initial
         self.variables[name] = Variable(name, low, high, start, over, meaning, dict(enumerate(names)))
 
-    def system(self, *, who: str, each: str | None = None, progress: bool = True) -> Callable[[Any], Any]:
+    def system(
+        self,
+        *,
+        who: str,
+        each: str | None = None,
+        progress: bool = True,
+        slot: bool = False,
+        when: Callable[[Any], Any] | None = None,
+    ) -> Callable[[Any], Any]:
         """Register an action of ours."""
-        return self._register("system", who, each, progress)
+        return self._register("system", who, each, progress, slot, when)
 
-    def environment(self, *, each: str | None = None) -> Callable[[Any], Any]:
+    def environment(
+        self, *, each: str | None = None, slot: bool = False, when: Callable[[Any], Any] | None = None
+    ) -> Callable[[Any], Any]:
         """Register an action that is done to us: a crash, a cancellation, a loss. Never progress."""
-        return self._register("environment", "environment", each, False)
+        return self._register("environment", "environment", each, False, slot, when)
 
-    def _register(self, kind: Kind, who: str, each: str | None, progress: bool) -> Callable[[Any], Any]:
+    def _register(
+        self,
+        kind: Kind,
+        who: str,
+        each: str | None,
+        progress: bool,
+        slot: bool,
+        when: Callable[[Any], Any] | None,
+    ) -> Callable[[Any], Any]:
         def register(function: Callable[..., tuple[Value, dict[str, Value]]]) -> Any:
             name = function.__name__
             self._refuse_double(name, self.actions)
-            self.actions[name] = Action(name, function, kind, each, progress, who)
+            self.actions[name] = Action(name, function, kind, each, progress, who, slot, when)
             return function
 
         return register
@@ -231,6 +255,19 @@ class Machine:
             raise ModelFault(f"machine {self.name!r} has no action {name!r} to replace")
         self.actions[name] = dataclasses.replace(self.actions[name], function=function)
 
+    def outside_slot(self, name: str) -> None:
+        """Let an action happen without a mutation slot (used by variants)."""
+        if name not in self.actions or not self.actions[name].slot:
+            raise ModelFault(f"machine {self.name!r} has no action {name!r} inside a slot")
+        self.actions[name] = dataclasses.replace(self.actions[name], slot=False)
+
+    def evaluate(self, action: Action, state: Any, index: Any = None) -> tuple[Value, dict[str, Value]]:
+        """The whole guard of an action, its slot included, and its effects; on a plain state or on symbols."""
+        guard, effects = action.function(state) if action.each is None else action.function(state, index)
+        if action.slot and self.slot_guard is not None:
+            guard = self.slot_guard(state) & guard
+        return guard, effects
+
     def remove(self, name: str) -> None:
         """Take an action away (used by variants)."""
         if name not in self.actions:
@@ -246,6 +283,7 @@ class Machine:
         machine = copy.copy(self)
         machine.variables = dict(self.variables)
         machine.actions = dict(self.actions)
+        machine.domains = dict(self.domains)
         machine.properties = dict(self.properties)
         for name in variants:
             if name not in self.variants:
@@ -293,7 +331,10 @@ class Model:
             (v.name, self._resolve(v.low), self._resolve(v.high), v.over) for v in machine.variables.values()
         ]
         self._instances: list[tuple[Action, int | None]] = [
-            (action, index) for action in machine.actions.values() for index in self._indexes(action.each)
+            (action, index)
+            for action in machine.actions.values()
+            if action.when is None or action.when(scope)
+            for index in self._indexes(action.each)
         ]
         self.initial = self.state_type(*(self._initial(v) for v in machine.variables.values()))
         self.check_ranges(self.initial, "the initial state")
@@ -324,7 +365,7 @@ class Model:
     def steps(self, state: Any) -> Iterator[Step]:
         """The enabled actions of a state, in the fixed order of the text, so that a path replays."""
         for action, index in self._instances:
-            guard, effects = action.function(state) if index is None else action.function(state, index)
+            guard, effects = self.machine.evaluate(action, state, index)
             if guard is True:
                 yield Step(action, index, self._after(state, action, effects))
             elif guard is not False:
@@ -334,7 +375,7 @@ class Model:
 
     def _after(self, state: Any, action: Action, effects: dict[str, Value]) -> Any:
         try:
-            return state._replace(**effects)
+            return state._replace(**{n: v.vector() if type(v) is Each else v for n, v in effects.items()})
         except (TypeError, ValueError) as fault:
             raise ModelFault(
                 f"{action.name} changes a variable that {self.machine.name!r} does not have: {fault}"
@@ -345,7 +386,7 @@ class Model:
         action = self.machine.actions.get(name)
         if action is None:
             raise ModelFault(f"machine {self.machine.name!r} has no action {name!r}")
-        guard, effects = action.function(state) if action.each is None else action.function(state, index)
+        guard, effects = self.machine.evaluate(action, state, index)
         return Step(action, index, self._after(state, action, effects)) if guard is True else None
 
     def finished(self, state: Any) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .barrier import BarrierScope
-from .cut import CutScope
+from .cut import READY_FIRST, WEIGHT_FIFO, WINDOWED, CutScope
 
 
 @dataclass(frozen=True)
@@ -36,22 +36,102 @@ SMALL: dict[str, dict[str, tuple[BarrierScope | CutScope, Pinned]]] = {
         ),
     },
     "cut": {
-        "one_batch": (CutScope(batches=1, batch_size=1, lookahead=0, saves=1, crashes=1), Pinned(83, 113, 15)),
-        "one_pair": (CutScope(batches=1, batch_size=2, lookahead=0, saves=1, crashes=1), Pinned(174, 288, 17)),
-        "two_batches": (CutScope(batches=2, batch_size=1, lookahead=0, saves=1, crashes=1), Pinned(190, 279, 22)),
+        "one_batch": (CutScope(batches=1, batch_size=1, lookahead=0, saves=1, crashes=1), Pinned(93, 123, 16)),
+        "one_pair": (CutScope(batches=1, batch_size=2, lookahead=0, saves=1, crashes=1), Pinned(193, 313, 18)),
+        "one_failure": (
+            CutScope(batches=1, batch_size=1, lookahead=0, saves=1, crashes=1, failures=1),
+            Pinned(134, 168, 18),
+        ),
+        "two_batches": (CutScope(batches=2, batch_size=1, lookahead=0, saves=1, crashes=1), Pinned(228, 320, 23)),
         "two_batches_ahead": (
             CutScope(batches=2, batch_size=1, lookahead=1, saves=2, crashes=2),
-            Pinned(969, 1695, 30),
+            Pinned(1265, 2102, 32),
         ),
-        "two_pairs": (CutScope(batches=2, batch_size=2, lookahead=0, saves=2, crashes=1), Pinned(1170, 2030, 34)),
-        "two_pairs_ahead": (
-            CutScope(batches=2, batch_size=2, lookahead=1, saves=2, crashes=2),
-            Pinned(5001, 11969, 34),
+        "two_pairs": (CutScope(batches=2, batch_size=2, lookahead=0, saves=2, crashes=1), Pinned(1667, 2804, 36)),
+        "two_pairs_ahead": (CutScope(batches=2, batch_size=2, lookahead=1, saves=1, crashes=1), Pinned(1975, 4772, 27)),
+        "three_batches": (CutScope(batches=3, batch_size=1, lookahead=1, saves=1, crashes=2), Pinned(906, 1648, 30)),
+        # One feature each.
+        "retries": (
+            CutScope(batches=1, batch_size=2, lookahead=0, saves=1, crashes=1, failures=2, retries=1, in_flight=1),
+            Pinned(817, 1336, 22),
         ),
-        "three_batches": (CutScope(batches=3, batch_size=1, lookahead=1, saves=2, crashes=2), Pinned(2030, 3742, 37)),
-        "unstamped": (
-            CutScope(batches=2, batch_size=2, lookahead=1, saves=2, crashes=2, stamped=0),
-            Pinned(6952, 16004, 34),
+        "failures": (
+            CutScope(batches=2, batch_size=2, lookahead=1, saves=1, crashes=1, failures=1),
+            Pinned(6612, 15587, 29),
+        ),
+        "spares": (
+            CutScope(batches=3, batch_size=1, lookahead=0, saves=1, crashes=1, failures=1, spares=1),
+            Pinned(2201, 3241, 32),
+        ),
+        "borrow": (
+            CutScope(batches=4, batch_size=1, lookahead=1, saves=0, crashes=0, failures=1, spares=1, borrow=1),
+            Pinned(1352, 3053, 28),
+        ),
+        "remainder": (
+            CutScope(batches=3, batch_size=2, lookahead=0, saves=1, crashes=1, last_batch=1, spares=1),
+            Pinned(1560, 2837, 35),
+        ),
+        "short_batch": (
+            CutScope(batches=2, batch_size=2, lookahead=0, saves=1, crashes=1, last_batch=1),
+            Pinned(398, 670, 25),
+        ),
+        "short_dropped": (
+            CutScope(batches=2, batch_size=2, lookahead=0, saves=1, crashes=1, last_batch=1, drop_short=1),
+            Pinned(313, 554, 19),
+        ),
+        "epochs": (
+            CutScope(batches=2, batch_size=2, lookahead=0, saves=1, crashes=1, last_batch=1, epochs=2),
+            Pinned(1175, 2061, 42),
+        ),
+        "snapshots": (
+            CutScope(batches=2, batch_size=1, lookahead=0, saves=1, crashes=2, snapshots=1),
+            Pinned(667, 940, 32),
+        ),
+        "background": (
+            CutScope(batches=2, batch_size=1, lookahead=1, saves=1, crashes=1, background=1, write_back=1),
+            Pinned(799, 2041, 26),
+        ),
+        "failed_saves": (
+            CutScope(batches=2, batch_size=1, lookahead=0, saves=2, crashes=1, failed_saves=1, background=1),
+            Pinned(1518, 3332, 34),
+        ),
+        "replay_free": (
+            CutScope(batches=2, batch_size=1, lookahead=1, saves=2, crashes=2, replay_free=1),
+            Pinned(1265, 2222, 32),
+        ),
+        "windowed_tight": (
+            CutScope(batches=2, batch_size=1, lookahead=0, saves=1, crashes=1, sampler=WINDOWED),
+            Pinned(301, 475, 23),
+        ),
+        "windowed": (
+            CutScope(batches=3, batch_size=1, lookahead=0, saves=1, crashes=1, sampler=WINDOWED, capacity=2),
+            Pinned(2229, 4310, 30),
+        ),
+        "windowed_pairs": (
+            CutScope(batches=2, batch_size=2, lookahead=2, saves=1, crashes=1, sampler=WINDOWED, capacity=4),
+            Pinned(3527, 7747, 29),
+        ),
+        "weight_fifo_failures": (
+            CutScope(batches=2, batch_size=1, lookahead=0, saves=1, crashes=1, sampler=WEIGHT_FIFO, failures=1),
+            Pinned(394, 539, 25),
+        ),
+        "weight_fifo": (
+            CutScope(batches=3, batch_size=1, lookahead=1, saves=1, crashes=1, sampler=WEIGHT_FIFO),
+            Pinned(1722, 3204, 30),
+        ),
+        "weight_fifo_pairs": (
+            CutScope(batches=4, batch_size=2, lookahead=1, saves=0, crashes=0, sampler=WEIGHT_FIFO),
+            Pinned(4929, 15881, 36),
+        ),
+        "weight_fifo_epochs": (
+            CutScope(
+                batches=2, batch_size=2, lookahead=1, saves=0, crashes=0, sampler=WEIGHT_FIFO, last_batch=1, epochs=2
+            ),
+            Pinned(2968, 9223, 31),
+        ),
+        "ready_first": (
+            CutScope(batches=3, batch_size=1, lookahead=1, saves=1, crashes=1, sampler=READY_FIRST),
+            Pinned(1843, 3396, 30),
         ),
     },
 }

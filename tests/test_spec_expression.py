@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from proofs.symbols import symbolic_step
@@ -33,7 +35,8 @@ SQUARES = Vector([0, 1, 4, 9, 16])
 
 def test_the_words_on_plain_numbers():
     """Each combinator on integers gives what its name says."""
-    assert each(FIVE, lambda i: i * i) == SQUARES
+    assert each(FIVE, lambda i: i * i).vector() == SQUARES
+    assert each(FIVE, lambda i: i * i)[3] == 9
     assert put(SQUARES, 2, 7) == (0, 1, 7, 9, 16)
     assert SQUARES.at(3) == 9
     assert all_of(FIVE, lambda i: SQUARES[i] >= i) is True
@@ -88,7 +91,8 @@ def evaluate(value, state, indexes):
     def go(item, more=()):
         return evaluate(item, state, {**indexes, **dict(more)})
 
-    name, arguments = value.operator, value.arguments
+    name = value.operator
+    arguments: Any = value.arguments
     if name in ("variable", "constant"):
         return indexes[arguments[0]] if arguments[0] in indexes else getattr(state, arguments[0])
     if name == "index":
@@ -102,7 +106,7 @@ def evaluate(value, state, indexes):
     if name == "where":
         return go(arguments[1]) if go(arguments[0]) else go(arguments[2])
     left, *rest = [go(argument) for argument in arguments]
-    operations = {
+    operations: dict[str, Any] = {
         "==": lambda a, b: a == b,
         "!=": lambda a, b: a != b,
         "<": lambda a, b: a < b,
