@@ -232,7 +232,8 @@ def all_of(domain: Domain, function: Callable[[Value], Value]) -> Value:
     if domain.size is None:
         index = Symbol("index", domain)
         return Symbol("all_of", domain, index, function(index))
-    for i in range(domain.size):
+    # Loops and not all() and any(): these are most of the time of a search.
+    for i in range(domain.size):  # noqa: SIM110
         if not function(i):
             return False
     return True
@@ -243,7 +244,7 @@ def any_of(domain: Domain, function: Callable[[Value], Value]) -> Value:
     if domain.size is None:
         index = Symbol("index", domain)
         return Symbol("any_of", domain, index, function(index))
-    for i in range(domain.size):
+    for i in range(domain.size):  # noqa: SIM110
         if function(i):
             return True
     return False

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from .machine import Claim, Model, Property, Step
+from .machine import Claim, Property
+from .model import Model, Step
 
 Verdict = Literal["holds", "fails", "bounded", "inconclusive"]
 

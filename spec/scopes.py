@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from .barrier import BarrierScope
 from .cut import READY_FIRST, WEIGHT_FIFO, WINDOWED, CutScope
+from .store import StoreScope
+
+Scope = BarrierScope | CutScope | StoreScope
 
 
 @dataclass(frozen=True)
@@ -21,14 +24,19 @@ class Pinned:
     depth: int
 
 
-SMALL: dict[str, dict[str, tuple[BarrierScope | CutScope, Pinned]]] = {
+SMALL: dict[str, dict[str, tuple[Scope, Pinned]]] = {
     "barrier": {
         "one_round": (BarrierScope(writers=1, rounds=1, checkpointers=1), Pinned(18, 22, 5)),
         "one_cancellation": (BarrierScope(writers=1, rounds=1, checkpointers=1, cancellations=1), Pinned(25, 56, 5)),
         "two_checkpoints": (BarrierScope(writers=1, rounds=1, checkpointers=2), Pinned(76, 120, 8)),
+        "children": (BarrierScope(writers=1, rounds=1, checkpointers=1, children=1), Pinned(39, 55, 8)),
         "two_rounds": (
             BarrierScope(writers=2, rounds=2, checkpointers=1, cancellations=1, expiries=1),
             Pinned(414, 1473, 14),
+        ),
+        "two_children": (
+            BarrierScope(writers=2, rounds=1, checkpointers=1, cancellations=1, children=1),
+            Pinned(589, 1870, 13),
         ),
         "three_writers": (
             BarrierScope(writers=3, rounds=1, checkpointers=2, cancellations=1, expiries=1),
@@ -133,5 +141,17 @@ SMALL: dict[str, dict[str, tuple[BarrierScope | CutScope, Pinned]]] = {
             CutScope(batches=3, batch_size=1, lookahead=1, saves=1, crashes=1, sampler=READY_FIRST),
             Pinned(1843, 3396, 30),
         ),
+    },
+    "combined": {
+        "one_batch": (CutScope(batches=1, batch_size=1, lookahead=0, saves=1, crashes=1), Pinned(565, 1820, 31)),
+        "two_batches": (CutScope(batches=2, batch_size=1, lookahead=1, saves=1, crashes=1), Pinned(3303, 12077, 50)),
+    },
+    "store": {
+        "one_save": (StoreScope(attempts=1, crashes=1), Pinned(128, 260, 14)),
+        "two_saves": (StoreScope(attempts=2, crashes=1), Pinned(1218, 2877, 26)),
+        "failing_disk": (StoreScope(attempts=2, crashes=1, errors=1), Pinned(7844, 27187, 26)),
+        "two_writers": (StoreScope(attempts=2, crashes=0, writers=2, lost_locks=1), Pinned(8189, 31738, 26)),
+        "two_writers_crash": (StoreScope(attempts=2, crashes=1, writers=2), Pinned(2404, 5753, 26)),
+        "rewind": (StoreScope(attempts=3, crashes=1, rewinds=1), Pinned(3610, 8707, 37)),
     },
 }

@@ -1,8 +1,8 @@
 """The cut: how a prompt changes owner between the loader and the trainer, and what a checkpoint of it holds.
 
-`scope` says how large it is and which features are on, `state` what there is and who may own a prompt; the actions stand
-in `rollout`, `trouble`, `training` and `saving`, what must hold in `properties`. The variants of the protocol are in
-`spec.cut_variants`.
+`scope` says how large it is and which features are on, `state` what there is and who may own a prompt; the actions
+stand in `rollout`, `trouble`, `training` and `saving`, what must hold in `properties`. The variants are in
+`spec.cut_variants`, `spec.trouble_variants` and `spec.save_variants`.
 """
 
 from . import properties, rollout, saving, training, trouble

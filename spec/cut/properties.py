@@ -198,7 +198,7 @@ def permits_balance(s: Value) -> Value:
 
 @cut.always(
     each="prompts",
-    witness=lambda s: ages(s) & any_of(s.prompts, lambda p: (s.slot[p] == CLAIMED) & (0 <= s.weight[p])),
+    witness=lambda s: ages(s) & any_of(s.prompts, lambda p: (s.slot[p] == CLAIMED) & (s.weight[p] >= 0)),
 )
 def staleness_bound(s: Value, p: Value) -> Value:
     """No group is trained that was dispatched longer ago than the sampler allows (ready first allows any)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..expression import Value, all_of, count, each, not_, put, where
+from .scope import IN_ORDER
 from .state import (
     ADMITTED,
     DROPPED,
@@ -21,7 +22,6 @@ from .state import (
     reserved_count,
     stamped,
 )
-from .scope import IN_ORDER
 
 
 def ready_for_more(s: Value) -> Value:

@@ -1,10 +1,11 @@
 """A save: asked for, drained, read one artifact a step, and published; and how the next process starts from it.
 
-    OUTSIDE --request_cut--> DRAINING --open_cut--> OPEN --read_sampler, read_loader, read_pool, read_buffer, read_ledger,
-    read_trainer--> CAPTURED --publish--> OUTSIDE          in the background: CAPTURED --close_window--> WRITING --publish-->
+    OUTSIDE --request_cut--> DRAINING --open_cut--> OPEN
+            --read_sampler, read_loader, read_pool, read_buffer, read_ledger, read_trainer--> CAPTURED
+            --publish--> OUTSIDE             in the background: CAPTURED --close_window--> WRITING --publish--> OUTSIDE
 
-Publishing forks: `publish` goes on, the crashes start again from the image. That is exact, since a restored state depends
-on the disk alone, and no durable copy need be carried in the state.
+Publishing forks: `publish` goes on, the crashes start again from the image. That is exact, since a restored state
+depends on the disk alone, and no durable copy need be carried in the state.
 """
 
 from __future__ import annotations
@@ -184,8 +185,8 @@ def fail_save(s: Value) -> tuple[Value, dict[str, Value]]:
 def restored(s: Value) -> dict[str, Value]:
     """The state of a new process that starts from the image. The buffer's copy wins over a ledger entry.
 
-    Unready slots, permits, tasks, claims and derived columns are gone with the old process. The newest durable full save
-    is the one restored, or the one that the restored snapshot belongs to.
+    Unready slots, permits, tasks, claims and derived columns are gone with the old process. The newest durable full
+    save is the one restored, or the one that the restored snapshot belongs to.
     """
     ready = count(s.prompts, lambda p: s.image_ready[p] == 1)
     return {

@@ -131,7 +131,7 @@ def shrink(s: Value, p: Value) -> tuple[Value, dict[str, Value]]:
 
 
 def dropped_for_age(s: Value, p: Value) -> dict[str, Value]:
-    """What is moved when a group is given up for its age: slot and permit, ledger entry, account, the sampler's count."""
+    """What moves when a group is given up for its age: slot and permit, ledger entry, account, the sampler's count."""
     return {
         "account": put(s.account, p, DROPPED),
         "ledger": put(s.ledger, p, NO_ENTRY),
