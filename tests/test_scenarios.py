@@ -265,7 +265,7 @@ def test_every_event_the_library_emits_is_named_on_the_refinement_page() -> None
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("emit", "_trace"):
                 first = node.args[0] if node.args else None
                 if isinstance(first, ast.Constant):
-                    emitted.add(first.value)
+                    emitted.add(str(first.value))
     assert emitted >= {"reserve_batch", "commit_group", "publish", "read_ledger"}
     assert emitted - known == set()
 

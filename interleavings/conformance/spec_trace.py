@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import os
 import re
@@ -63,7 +64,7 @@ class SpecTrace:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise TraceUnreadable(f"{origin}: is damaged: {error!r}") from None
 
-    @property
+    @builtins.property
     def name(self) -> str:
         """A name for the test: the variants and the property, or the machine's name without variants."""
         return re.sub(r"\W+", "_", "_".join([*(self.variants or (self.machine,)), self.property]))

@@ -1,0 +1,45 @@
+# One target does one thing and ends in one summary line. Each sets up .venv by itself where that is needed.
+# make itself exits 2 whenever a command failed; the command's own status (0 to 3) is in the line that make adds.
+
+SCOPE ?= small
+ARGS ?=
+python := .venv/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check test lint bench prove docs example
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1	\2/p' Makefile | expand -t 18
+
+setup: ## make or update .venv, and nothing else
+	@sh .ci/setup
+
+check: setup ## spec and variants, interleavings, quick proofs (SCOPE=small|medium|large)
+	@$(python) -m cleancut check --scope '$(SCOPE)'
+
+test: setup ## run the tests (ARGS='-k barrier' is handed to pytest)
+	@$(python) -m pytest -q $(ARGS)
+
+lint: setup ## ruff check, ruff format --check, mypy --strict
+	@status=0; \
+	for tool in 'ruff check --quiet .' 'ruff format --check --quiet .' 'mypy --no-error-summary'; do \
+	    $(python) -m $$tool || { echo "lint: $$tool failed" >&2; status=1; }; \
+	done; \
+	[ $$status -eq 0 ] && echo 'lint: clean (ruff check, ruff format, mypy --strict)' || exit 1
+
+bench: setup ## run every script of bench/ (ARGS=--quick is handed to each)
+	@set -- bench/*.py; \
+	[ -e "$$1" ] || { echo 'bench: not built yet: bench/ has no script' >&2; exit 2; }; \
+	failed=0; \
+	for script; do $(python) "$$script" $(ARGS) || { echo "bench: $$script failed" >&2; failed=$$((failed + 1)); }; done; \
+	echo "bench: $$# run, $$failed failed"; \
+	[ $$failed -eq 0 ]
+
+prove: setup ## discharge every proof obligation
+	@$(python) -m proofs
+
+docs: ## not built yet
+	@echo 'docs: not built yet' >&2; exit 2
+
+example: ## not built yet
+	@echo 'example: not built yet' >&2; exit 2

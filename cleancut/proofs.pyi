@@ -1,0 +1,3 @@
+"""What type checkers see of `cleancut.proofs`: the public names of `proofs`."""
+
+from proofs import *

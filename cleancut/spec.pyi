@@ -1,0 +1,3 @@
+"""What type checkers see of `cleancut.spec`: the public names of `spec`."""
+
+from spec import *

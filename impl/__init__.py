@@ -1,0 +1,167 @@
+"""The production library: one atomic cut for the checkpoint of an asynchronous RL training run.
+
+Public names are those of `__all__`; everything else may change. Importing this package imports the barrier, the ledger
+and the loader, which need the standard library alone. The other names are loaded at their first use, so that nobody who
+wants a barrier waits for torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from .accounts import Accounts, AccountsSnapshot, Interval
+from .barrier import UNSET, BarrierStatistics, CheckpointBarrier, Cut, Durations, Tracer, Waits
+from .errors import (
+    BarrierClosed,
+    BarrierReentered,
+    CheckpointCorrupt,
+    CheckpointIncompatible,
+    CheckpointNotFound,
+    CleancutError,
+    CommittedTensorModified,
+    DrainTimeout,
+    ForeignCut,
+    Holder,
+    InvariantViolated,
+    RunStalled,
+    StaleCut,
+    StoreBusy,
+    StoreFull,
+    UsageError,
+    WouldBlock,
+    WrongLoop,
+)
+from .keys import GroupId, Key
+from .ledger import Admission, Ledger, LedgerEntry, LedgerSnapshot, Phase
+from .loader import Batch, LoaderState, PromptLoader
+
+if TYPE_CHECKING:
+    from .buffer import ReplayBuffer
+    from .checkpointer import Checkpointer, CheckpointInfo, PendingSave, Restored, SnapshotSkipped
+    from .controller import (
+        Controller,
+        ControllerConfig,
+        Failure,
+        GenerationRequest,
+        RestoredFrom,
+        RunReport,
+        TrainBatch,
+        TrainGroup,
+    )
+    from .permits import Permit
+    from .plane import DataPlane
+    from .samplers import InOrderSampler, Sampler, TransactionalSampler, WindowedSampler
+    from .slots import BufferSnapshot, Claim, Slot
+    from .tensor_plane import TensorPlane
+    from .torch_trainer_state import TorchTrainerState
+    from .trainer_state import TrainerState
+
+_LOADED_AT_FIRST_USE = {
+    "ReplayBuffer": "buffer",
+    "CheckpointInfo": "checkpointer",
+    "Checkpointer": "checkpointer",
+    "PendingSave": "checkpointer",
+    "Restored": "checkpointer",
+    "SnapshotSkipped": "checkpointer",
+    "Controller": "controller",
+    "ControllerConfig": "controller",
+    "Failure": "controller",
+    "GenerationRequest": "controller",
+    "RestoredFrom": "controller",
+    "RunReport": "controller",
+    "TrainBatch": "controller",
+    "TrainGroup": "controller",
+    "Permit": "permits",
+    "DataPlane": "plane",
+    "InOrderSampler": "samplers",
+    "Sampler": "samplers",
+    "TransactionalSampler": "samplers",
+    "WindowedSampler": "samplers",
+    "BufferSnapshot": "slots",
+    "Claim": "slots",
+    "Slot": "slots",
+    "TensorPlane": "tensor_plane",
+    "TorchTrainerState": "torch_trainer_state",
+    "TrainerState": "trainer_state",
+}
+
+__all__ = [
+    "UNSET",
+    "Accounts",
+    "AccountsSnapshot",
+    "Admission",
+    "BarrierClosed",
+    "BarrierReentered",
+    "BarrierStatistics",
+    "Batch",
+    "BufferSnapshot",
+    "CheckpointBarrier",
+    "CheckpointCorrupt",
+    "CheckpointIncompatible",
+    "CheckpointInfo",
+    "CheckpointNotFound",
+    "Checkpointer",
+    "Claim",
+    "CleancutError",
+    "CommittedTensorModified",
+    "Controller",
+    "ControllerConfig",
+    "Cut",
+    "DataPlane",
+    "DrainTimeout",
+    "Durations",
+    "Failure",
+    "ForeignCut",
+    "GenerationRequest",
+    "GroupId",
+    "Holder",
+    "InOrderSampler",
+    "Interval",
+    "InvariantViolated",
+    "Key",
+    "Ledger",
+    "LedgerEntry",
+    "LedgerSnapshot",
+    "LoaderState",
+    "PendingSave",
+    "Permit",
+    "Phase",
+    "PromptLoader",
+    "ReplayBuffer",
+    "Restored",
+    "RestoredFrom",
+    "RunReport",
+    "RunStalled",
+    "Sampler",
+    "Slot",
+    "SnapshotSkipped",
+    "StaleCut",
+    "StoreBusy",
+    "StoreFull",
+    "TensorPlane",
+    "TorchTrainerState",
+    "Tracer",
+    "TrainBatch",
+    "TrainGroup",
+    "TrainerState",
+    "TransactionalSampler",
+    "UsageError",
+    "Waits",
+    "WindowedSampler",
+    "WouldBlock",
+    "WrongLoop",
+]
+
+
+def __getattr__(name: str) -> object:
+    module = _LOADED_AT_FIRST_USE.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f".{module}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

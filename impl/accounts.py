@@ -1,0 +1,194 @@
+"""What became of the prompts that are nobody's any more: trained, or dropped for a reason.
+
+Without accounts a checkpoint cannot be audited: a prompt that no owner has may be done or lost. They are part of every
+cut, and shown as intervals of trained keys, which is what a finished epoch shrinks to.
+
+Inside they are bits, 4,096 keys of one epoch to an integer. A shuffled epoch is all gaps until it ends, so a table of
+intervals would grow to half the dataset, and a snapshot would copy it inside the window. Integers are immutable: a
+snapshot copies one small table of references.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
+
+from .errors import CheckpointCorrupt, InvariantViolated, UsageError
+from .keys import Key
+
+CHUNK = 4096
+
+
+class Interval(NamedTuple):
+    """Trained keys of one epoch, from `first` to `last`, both included."""
+
+    epoch: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class AccountsSnapshot:
+    """The accounts at one instant. Nothing that happens later shows in it."""
+
+    # (epoch, chunk) -> bits, as in Accounts; read `trained` instead.
+    bits: Mapping[tuple[int, int], int]
+    dropped: Mapping[Key, str]
+
+    @classmethod
+    def empty(cls) -> AccountsSnapshot:
+        """The accounts of a run that has done nothing yet."""
+        return cls(MappingProxyType({}), MappingProxyType({}))
+
+    @classmethod
+    def from_intervals(cls, trained: Iterable[tuple[int, int, int]], dropped: Mapping[Key, str]) -> AccountsSnapshot:
+        """The accounts with these trained intervals (epoch, first, last) and dropped keys, as read from a file.
+
+        Raises CheckpointCorrupt for intervals that are turned round or overlap, and for a key that is trained and
+        dropped.
+        """
+        bits: dict[tuple[int, int], int] = {}
+        for epoch, first, last in trained:
+            if epoch < 0 or not 0 <= first <= last:
+                raise CheckpointCorrupt(
+                    f"the accounts hold the trained interval {first} to {last} of epoch {epoch}, which is none. "
+                    "The file was damaged or edited; restore an older checkpoint."
+                )
+            for chunk in range(first // CHUNK, last // CHUNK + 1):
+                low = max(first - chunk * CHUNK, 0)
+                high = min(last - chunk * CHUNK, CHUNK - 1)
+                mask = (1 << (high + 1)) - (1 << low)
+                before = bits.get((epoch, chunk), 0)
+                if before & mask:
+                    raise CheckpointCorrupt(
+                        f"the accounts count keys of epoch {epoch} between {first} and {last} as trained twice. "
+                        "The file was damaged or edited; restore an older checkpoint."
+                    )
+                bits[epoch, chunk] = before | mask
+        for key, reason in dropped.items():
+            if not reason:
+                raise CheckpointCorrupt(f"the accounts give no reason for dropping {key}. Restore an older checkpoint.")
+            if _is_set(bits, key):
+                raise CheckpointCorrupt(
+                    f"the accounts count {key} as trained and as dropped ({reason!r}). The file was damaged or edited; "
+                    "restore an older checkpoint."
+                )
+        return cls(MappingProxyType(bits), MappingProxyType(dict(dropped)))
+
+    @property
+    def trained(self) -> tuple[Interval, ...]:
+        """The trained keys as the fewest intervals, in order."""
+        return tuple(_intervals(self.bits))
+
+    @property
+    def trained_count(self) -> int:
+        """How many keys were trained."""
+        return sum(bits.bit_count() for bits in self.bits.values())
+
+    def is_trained(self, key: Key) -> bool:
+        """Whether this prompt of this epoch was trained."""
+        return _is_set(self.bits, key)
+
+
+class Accounts:
+    """The accounts of a run. They change inside a mutation slot only; its owner is the one who calls.
+
+    A key is settled once: trained twice, dropped twice, or both, is InvariantViolated and changes nothing.
+    """
+
+    def __init__(self) -> None:
+        # Invariant trained_once: a key is in `_bits` or in `_dropped` or in neither.
+        self._bits: dict[tuple[int, int], int] = {}
+        self._dropped: dict[Key, str] = {}
+
+    @property
+    def dropped(self) -> Mapping[Key, str]:
+        """Dropped keys and why, oldest first."""
+        return MappingProxyType(self._dropped)
+
+    @property
+    def trained(self) -> tuple[Interval, ...]:
+        """The trained keys as the fewest intervals, in order. Costs a pass over the chunks."""
+        return tuple(_intervals(self._bits))
+
+    @property
+    def trained_count(self) -> int:
+        """How many keys were trained."""
+        return sum(bits.bit_count() for bits in self._bits.values())
+
+    def is_trained(self, key: Key) -> bool:
+        """Whether this prompt of this epoch was trained."""
+        return _is_set(self._bits, key)
+
+    def settled(self, key: Key) -> str | None:
+        """What became of a key, as a clause for a message; None while it is somebody's, or unread."""
+        if _is_set(self._bits, key):
+            return "was trained"
+        reason = self._dropped.get(key)
+        return None if reason is None else f"was dropped ({reason!r})"
+
+    def train(self, key: Key) -> None:
+        """Record that the trainer has finished a step with this key."""
+        self._require_unsettled(key, "trained")
+        place = (key.epoch, key.index // CHUNK)
+        self._bits[place] = self._bits.get(place, 0) | 1 << key.index % CHUNK
+
+    def drop(self, key: Key, reason: str) -> None:
+        """Record that this key ends untrained, on purpose."""
+        if not isinstance(reason, str) or not reason:
+            raise UsageError(f"the reason for dropping {key} is {reason!r}, but must be a short text, like 'failed'.")
+        self._require_unsettled(key, f"dropped ({reason!r})")
+        self._dropped[key] = reason
+
+    def snapshot(self) -> AccountsSnapshot:
+        """The accounts as they are now, immutable. Copies two tables of references, no keys."""
+        return AccountsSnapshot(MappingProxyType(self._bits.copy()), MappingProxyType(self._dropped.copy()))
+
+    def load(self, snapshot: AccountsSnapshot) -> None:
+        """Replace everything by a snapshot."""
+        self._bits = dict(snapshot.bits)
+        self._dropped = dict(snapshot.dropped)
+
+    def _require_unsettled(self, key: Key, event: str) -> None:
+        before = self.settled(key)
+        if before is not None:
+            raise InvariantViolated(
+                f"prompt {key.index} of epoch {key.epoch} was to be {event}, but it already {before}. Two groups were "
+                "made of one prompt, or one group was finished twice; the likely cause is a restore from parts of "
+                "different checkpoints. Check them with `python -m impl fsck DIR` and restore a whole one."
+            )
+
+
+def _is_set(bits: Mapping[tuple[int, int], int], key: Key) -> bool:
+    return bool(bits.get((key.epoch, key.index // CHUNK), 0) >> key.index % CHUNK & 1)
+
+
+def _intervals(bits: Mapping[tuple[int, int], int]) -> Iterator[Interval]:
+    """Runs of set bits, joined across chunks."""
+    pending: Interval | None = None
+    for epoch, chunk in sorted(bits):
+        for low, high in _runs(bits[epoch, chunk]):
+            run = Interval(epoch, chunk * CHUNK + low, chunk * CHUNK + high)
+            if pending is None:
+                pending = run
+            elif pending.epoch == epoch and pending.last + 1 == run.first:
+                pending = pending._replace(last=run.last)
+            else:
+                yield pending
+                pending = run
+    if pending is not None:
+        yield pending
+
+
+def _runs(bits: int) -> Iterator[tuple[int, int]]:
+    """The runs of ones in an integer, as (lowest, highest) bit, upwards."""
+    offset = 0
+    while bits:
+        zeros = (bits & -bits).bit_length() - 1
+        bits >>= zeros
+        ones = (~bits & (bits + 1)).bit_length() - 1
+        yield offset + zeros, offset + zeros + ones - 1
+        bits >>= ones
+        offset += zeros + ones

@@ -1,0 +1,35 @@
+"""What a barrier is given: limits in seconds, and a tracer."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, Protocol
+
+from ..errors import UsageError
+
+
+class Unset(Enum):
+    """The type of UNSET, which is told apart from None (no limit)."""
+
+    UNSET = "unset"
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET: Final = Unset.UNSET
+
+
+class Tracer(Protocol):
+    """Is called for every event, in the stretch of code that changes the state. It must neither raise nor await."""
+
+    def __call__(self, action: str, /, **fields: object) -> None: ...
+
+
+def seconds(name: str, value: float | None) -> float | None:
+    """`value` as a limit, None for no limit; UsageError when it cannot be one."""
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < float("inf"):
+        raise UsageError(f"{name} is {value!r}, but must be a number of seconds, zero or more, or None for no limit.")
+    return float(value)

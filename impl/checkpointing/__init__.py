@@ -1,0 +1,1 @@
+"""Capture in one window, durable publication in the background, and the way back."""

@@ -1,0 +1,118 @@
+"""Turns what was read in the window into the files of a checkpoint; runs on the writer thread."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..errors import UsageError
+from ..store import strict_json
+from ..store.manifest import Count, Identity, SamplerIdentity
+from . import documents as doc
+from .ledger_documents import accounts_document, ledger_document
+
+if TYPE_CHECKING:
+    from ..store.staging import StagedDirectory
+    from .capture import Captured
+    from .participants import Participants, SamplerPart, StatePart
+
+
+def plain_state(state: object, where: str) -> dict[str, Any]:
+    """A participant's state as a dictionary of strict JSON values; UsageError names what cannot be saved."""
+    if dataclasses.is_dataclass(state) or isinstance(state, msgspec.Struct):
+        state = msgspec.to_builtins(state)
+    if not isinstance(state, dict):
+        raise UsageError(
+            f"{where} is a {type(state).__name__}, which cannot be saved. state() must return a frozen dataclass, a "
+            "msgspec struct or a dictionary of plain values."
+        )
+    checked: dict[str, Any] = {}
+    for name, value in state.items():
+        checked[name] = strict_json.checked(_without_tuples(value), f"{where}.{name}")
+    return checked
+
+
+def _without_tuples(value: object) -> object:
+    """Tuples as lists, on every level: the field's type tells a restore that it was a tuple."""
+    if type(value) in (list, tuple):
+        return [_without_tuples(item) for item in value]  # type: ignore[attr-defined]
+    if type(value) is dict:
+        return {name: _without_tuples(item) for name, item in value.items()}
+    return value
+
+
+def identity_of(parts: Participants) -> Identity:
+    """What a run has to have in common with the one that wrote a checkpoint. Reads only what never changes."""
+    loader = parts.loader.state()
+    try:
+        return Identity(
+            dataset_length=loader.dataset_length,
+            dataset_digest=loader.dataset_digest,
+            seed=loader.seed,
+            batch_size=loader.batch_size,
+            generations=parts.generations,
+            sampler=_sampler_identity(parts.sampler),
+        )
+    except AttributeError as error:
+        raise UsageError(
+            f"the state of the loader has no {error.name!r}, which is part of a checkpoint's identity. A loader's "
+            "state() must name dataset_length, dataset_digest, seed and batch_size."
+        ) from error
+
+
+def _sampler_identity(sampler: SamplerPart) -> SamplerIdentity:
+    parameters = plain_state(dict(sampler.parameters()), "sampler.parameters()")
+    return SamplerIdentity(sampler.name, parameters)
+
+
+def check_savable(sampler: SamplerPart, loader: StatePart) -> None:
+    """Raise UsageError now, before any prompt is consumed, if a later save could not write these states."""
+    plain_state(sampler.state(), "sampler.state()")
+    plain_state(loader.state(), "loader.state()")
+
+
+def write_artifacts(captured: Captured, identity: Identity, staged: StagedDirectory) -> dict[str, Count]:
+    """Write every JSON file but the plane's and the trainer's own; return the counts for the manifest."""
+    writer = staged.writer()
+    sampler = doc.SamplerDocument(
+        name=identity.sampler.name,
+        parameters=identity.sampler.parameters,
+        state=plain_state(captured.sampler, "sampler.state()"),
+    )
+    writer.write_document(doc.SAMPLER, sampler)
+    writer.write_document(doc.LOADER, doc.LoaderDocument(plain_state(captured.loader, "loader.state()")))
+    writer.write_document(doc.SPARES, doc.SparesDocument(spares=[]))
+    ledger = ledger_document(captured.ledger)
+    writer.write_document(doc.LEDGER, ledger)
+    slots = _slots(captured)
+    stamp = doc.RowsStamp(len(slots), len(ledger.entries), staged.records[doc.LEDGER].sha256)
+    writer.write_document(doc.BUFFER, doc.BufferDocument(captured.buffer.capacity, slots, stamp))
+    accounts = captured.ledger.accounts
+    trainer = doc.TrainerDocument(
+        version=captured.counters.version,
+        step=captured.counters.step,
+        permits=doc.PermitsDocument(captured.buffer.capacity, len(slots)),
+        accounts=accounts_document(accounts),
+        budgets=dict(captured.counters.budgets),
+        next_group=captured.ledger.next_group,
+        next_admission=captured.ledger.next_admission,
+    )
+    writer.write_document(doc.TRAINER, trainer)
+    return {
+        "buffered": Count(len(slots), "groups"),
+        "pending": Count(len(ledger.entries), "groups"),
+        "spares": Count(0, "prompts"),
+        "trained": Count(accounts.trained_count, "prompts"),
+        "dropped": Count(len(accounts.dropped), "prompts"),
+    }
+
+
+def _slots(captured: Captured) -> list[doc.SlotDocument]:
+    """The groups the buffer owns, in order of arrival; a claimed one is saved as ready, since a crash gives it back."""
+    return [
+        doc.SlotDocument(slot.group, slot.key.epoch, slot.key.index, slot.step, slot.weight)
+        for slot in captured.buffer.slots.values()
+        if slot.ready
+    ]

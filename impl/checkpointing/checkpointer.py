@@ -1,0 +1,397 @@
+"""The checkpointer: one window in which everything is read, then a background job that makes it durable.
+
+    begin_save:  the save before has ended → the window: every part is read → the trainer's state is copied → returns
+    background:  files written and published on one writer thread → `publish` → the next save may begin
+
+Once the window is over nothing the caller does stops the publication: cancelling `begin_save`, dropping the pending
+save and cancelling `durable` all leave it running. What it ends with is raised by `durable()`, or, if nobody has asked,
+by the next save or by `close()`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from concurrent.futures import Executor
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal
+
+from ..barrier import UNSET, CheckpointBarrier, Unset
+from ..errors import CheckpointIncompatible, CheckpointNotFound, CleancutError, UsageError
+from ..store.checkpoint_store import CheckpointStore, Draft, Published
+from ..store.files import Files
+from ..store.lock import WriterIdentity
+from ..store.manifest import Identity, Kind
+from ..store.posix_files import PosixFiles
+from .artifacts import check_savable, identity_of
+from .capture import Anchor, Captured, read_cut
+from .participants import (
+    BufferPart,
+    CountersPart,
+    HeldCounters,
+    LedgerPart,
+    Participants,
+    SamplerPart,
+    StatePart,
+)
+from .pending import CheckpointInfo, PendingSave, SaveStatistics, SnapshotSkipped
+from .publication import Publication
+from .restoring import Expected, Restored, newest_valid, put_into_place, read_plan
+from .save_log import CheckpointerStatistics, SaveLog
+from .writer_thread import WriterThread
+
+if TYPE_CHECKING:
+    from ..trainer_state import TrainerState
+
+Verify = Literal["off", "sampled", "digest"]
+
+
+class Checkpointer:
+    """Saves a run into a directory and brings it back. Constructible before there is a loop.
+
+    `keep` is how many full saves are kept; `verify` is how the data plane watches committed rows ("off", "sampled",
+    "digest"). `files`, `executor` and `identity` replace the file system, the writer thread (None: the loop's default
+    executor) and the source of names. `attach` comes before anything else.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        barrier: CheckpointBarrier,
+        keep: int = 3,
+        verify: Verify = "sampled",
+        files: Files | None = None,
+        *,
+        executor: Executor | Unset | None = UNSET,
+        identity: WriterIdentity | None = None,
+    ) -> None:
+        if verify not in ("off", "sampled", "digest"):
+            raise UsageError(f"verify={verify!r} is unknown; it is 'off', 'sampled' or 'digest'.")
+        self.barrier = barrier
+        self.directory = os.path.abspath(os.fspath(directory))
+        self._verify = verify
+        self._store = CheckpointStore(
+            self.directory,
+            PosixFiles() if files is None else files,
+            keep,
+            WriterIdentity.of_this_process() if identity is None else identity,
+        )
+        self._writer = WriterThread(executor)
+        self._parts: Participants | None = None
+        self._identity: Identity | None = None
+        # Held from before a window until its checkpoint is durable or has failed: one save in flight.
+        self._turn = asyncio.Lock()
+        self._background: asyncio.Task[None] | None = None
+        self._newest: str | None = None
+        self._anchor: Anchor | None = None
+        self._log = SaveLog()
+        self._restoring = False
+        # Why no work is accepted: a failed restore, until one succeeds.
+        self._unusable: str | None = None
+        self._closed = False
+        self._ended = False
+
+    # -- set-up ---------------------------------------------------------------------------------------------------
+
+    def attach(
+        self,
+        *,
+        ledger: LedgerPart,
+        loader: StatePart,
+        sampler: SamplerPart,
+        buffer: BufferPart,
+        counters: CountersPart | None = None,
+        generations: int | None = None,
+    ) -> None:
+        """Name the parts of the run. Refuses at once what a save could not write later.
+
+        `counters` is whoever moves the trainer's version; without it `HeldCounters` are used, which the caller moves
+        through `checkpointer.counters`. `generations` is the size of a group, part of the identity.
+        """
+        if self._parts is not None:
+            raise UsageError("attach() was called twice. A checkpointer saves one run; make another one for another.")
+        for name, part in (("ledger", ledger), ("buffer", buffer)):
+            if getattr(part, "barrier", self.barrier) is not self.barrier:
+                raise UsageError(
+                    f"{name} belongs to another barrier than the checkpointer, so its writers would not be kept out of "
+                    "the window. Make both with the same barrier."
+                )
+        check_savable(sampler, loader)
+        parts = Participants(
+            ledger, loader, sampler, buffer, HeldCounters() if counters is None else counters, generations
+        )
+        self._identity = identity_of(parts)
+        self._parts = parts
+        set_verification = getattr(buffer.plane, "set_verification", None)
+        if set_verification is not None:
+            set_verification(self._verify)
+
+    @property
+    def counters(self) -> CountersPart:
+        """Whoever is asked for the trainer's version."""
+        return self._attached().counters
+
+    async def prepare(self) -> None:
+        """Take the lock of the directory and prove that it can be written, before any work is consumed.
+
+        The first save does it otherwise. Raises StoreBusy naming the other writer, StoreFailed, or
+        CheckpointIncompatible if the directory holds another run's checkpoints.
+        """
+        self._attached()
+        async with self._turn:
+            self._require_usable()
+            await self._open_store()
+
+    # -- saving ---------------------------------------------------------------------------------------------------
+
+    async def begin_save(self, trainer: TrainerState | None = None) -> PendingSave:
+        """Take a full save: returns after the window, and after the trainer's state was copied if it is given.
+
+        Between steps only, with no open claim. A second save waits until the first is durable. Raises the error of an
+        earlier save that nobody has learnt of, before anything is read.
+        """
+        pending = await self._begin("full", trainer)
+        assert isinstance(pending, PendingSave)
+        return pending
+
+    async def begin_snapshot(self) -> PendingSave | SnapshotSkipped:
+        """Take a rollout snapshot, at any time: everything but the trainer, claimed groups as ready.
+
+        It belongs to the newest durable full save and is skipped once the trainer is past that.
+        """
+        return await self._begin("rollout", None)
+
+    async def save(self, trainer: TrainerState | None = None) -> CheckpointInfo:
+        """Take a full save and wait until it is durable."""
+        return await (await self.begin_save(trainer)).durable()
+
+    async def _begin(self, kind: Kind, trainer: TrainerState | None) -> PendingSave | SnapshotSkipped:
+        parts = self._attached()
+        self._require_usable()
+        clock = asyncio.get_running_loop().time
+        asked = clock()
+        await self._turn.acquire()
+        try:
+            self._require_usable()
+            self._log.raise_unseen_failure()
+            await self._open_store()
+            queued = clock()
+            async with self.barrier.checkpoint() as cut:
+                opened = clock()
+                captured = read_cut(self.barrier, parts, cut, kind, self._anchor)
+            closed = clock()
+            if isinstance(captured, SnapshotSkipped):
+                self._log.skipped()
+                self._turn.release()
+                return captured
+        except BaseException:
+            self._turn.release()
+            raise
+        # No await from the end of the window to here: turn and capture now pass to the background task.
+        draft = self._draft(kind, captured)
+        figures = SaveStatistics(draft.name, kind, queued - asked, opened - queued, closed - opened)
+        pending = PendingSave(draft.name, draft.step, draft.sequence, figures.window_seconds)
+        publication = Publication(self._store, draft, captured, parts.buffer.plane, trainer)
+        staged = asyncio.get_running_loop().create_future()
+        self._background = asyncio.create_task(
+            self._publish(publication, pending, figures, staged), name=f"publish-{draft.name}"
+        )
+        if trainer is not None:
+            await asyncio.wait((staged,))
+            if pending.done and (failure := pending.take_failure()) is not None:
+                raise failure
+        return pending
+
+    def _draft(self, kind: Kind, captured: Captured) -> Draft:
+        assert self._identity is not None
+        return Draft(
+            step=captured.counters.step,
+            sequence=self._store.take_sequence(),
+            kind=kind,
+            parent=self._newest,
+            anchor=self._anchor.name if kind == "rollout" and self._anchor else None,
+            identity=self._identity,
+        )
+
+    async def _publish(
+        self, publication: Publication, pending: PendingSave, figures: SaveStatistics, staged: asyncio.Future[None]
+    ) -> None:
+        """The background task of one save. It owns the turn, and gives it on when the save has ended."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            staged_trainer = await publication.trainer.stage() if publication.trainer is not None else None
+            staged.set_result(None)
+            copied = clock()
+            published = await self._writer.run(lambda: publication.write(staged_trainer))
+        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+            self._log.failed(
+                pending,
+                CleancutError(
+                    f"the event loop was shut down while {pending.name} was being written. Whether it was published "
+                    "shows at the next restore; await durable() or close() before the loop ends."
+                ),
+            )
+            raise
+        except BaseException as error:
+            self._log.failed(pending, error)
+        else:
+            ended = replace(
+                figures, stage_seconds=copied - began, persist_seconds=clock() - copied, bytes=published.bytes
+            )
+            self._note_success(publication, published, pending, ended)
+        finally:
+            publication.plane.release(publication.captured.rows)
+            self._turn.release()
+            if not staged.done():
+                staged.set_result(None)
+
+    def _note_success(
+        self, publication: Publication, published: Published, pending: PendingSave, figures: SaveStatistics
+    ) -> None:
+        draft = publication.draft
+        self._newest = draft.name
+        if draft.kind == "full":
+            self._anchor = Anchor(draft.name, publication.captured.counters.version)
+        self.barrier.emit("publish", name=draft.name, sequence=draft.sequence, step=draft.step)
+        info = CheckpointInfo(draft.name, draft.step, draft.sequence, draft.kind, published.bytes, published.notices)
+        self._log.succeeded(pending, info, figures)
+
+    # -- restoring ------------------------------------------------------------------------------------------------
+
+    async def restore(
+        self, step: int | None = None, load_buffer: bool = True, trainer: TrainerState | None = None
+    ) -> Restored:
+        """Bring the run back to a checkpoint: the newest valid one, or with `step` exactly that one.
+
+        Everything is read and validated before anything is changed. A damaged newest checkpoint is passed over for the
+        one before, with a notice in the log and in `Restored.skipped`; one of another run or format is an error.
+        `load_buffer=False` gives finished groups back to the ledger, to be generated again.
+
+        Refused while a section is open. After a failed restore this object accepts no work until one succeeds; if it
+        failed while parts were being replaced, the barrier is closed for good.
+        """
+        parts = self._attached()
+        self._require_idle()
+        assert self._identity is not None
+        self._restoring = True
+        try:
+            expected = Expected.of(parts, self._identity)
+            plan = await self._writer.run(
+                lambda: read_plan(self._store, expected, step, load_buffer, with_trainer=trainer is not None)
+            )
+            if plan is None:
+                raise CheckpointNotFound(
+                    f"there is no checkpoint in {self.directory}. Either the directory is wrong or nothing was saved "
+                    "yet; begin a new run, or name the right directory."
+                )
+            async with self.barrier.checkpoint() as cut:
+                put_into_place(self.barrier, parts, cut, plan, trainer)
+        except CheckpointNotFound:
+            if step is not None:
+                self._unusable = f"step {step} was to be restored and is not there"
+            raise
+        except BaseException as error:
+            self._unusable = f"restoring failed: {error!r}"
+            raise
+        finally:
+            self._restoring = False
+        self._unusable = None
+        self._newest = plan.restored.name
+        self._anchor = Anchor(plan.anchor, plan.counters.version)
+        return plan.restored
+
+    def latest(self) -> CheckpointInfo | None:
+        """The newest checkpoint whose manifest and lengths are right; None if there is none at all.
+
+        Reads names and manifests, not the files: only a restore compares digests. Raises CheckpointCorrupt if there
+        are checkpoints and none is valid, so that nobody begins from nothing beside a damaged run.
+        """
+        return newest_valid(self._store)
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    def statistics(self) -> CheckpointerStatistics:
+        """A snapshot of the figures."""
+        plane = self._parts.buffer.plane if self._parts is not None else None
+        mode = getattr(plane, "capture_mode", "references")
+        return self._log.statistics(in_flight=self._turn.locked(), capture_mode=mode)
+
+    async def close(self) -> None:
+        """Wait for the save in flight, give the lock back, and raise a failure that nobody has learnt of.
+
+        No work is accepted from the call on. A wait that was cancelled may be taken up by calling it again.
+        """
+        self._closed = True
+        async with self._turn:
+            if not self._ended:
+                # Also when the store is not open: a cancelled `prepare` may still be opening it on the writer thread.
+                await self._writer.run(self._store.close)
+                self._writer.shut_down()
+                self._ended = True
+        self._log.raise_unseen_failure()
+
+    async def __aenter__(self) -> Checkpointer:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.close()
+        except Exception as failure:
+            if error is None:
+                raise
+            error.add_note(f"While the checkpointer was being closed: {failure!r}")
+
+    # -- refusals -------------------------------------------------------------------------------------------------
+
+    def _attached(self) -> Participants:
+        if self._parts is None:
+            raise UsageError("the checkpointer does not know the run yet. Call attach(ledger=, loader=, ...) first.")
+        return self._parts
+
+    def _require_usable(self) -> None:
+        if self._closed:
+            raise UsageError(f"the checkpointer of {self.directory} is closed. Make a new one.")
+        if self._restoring:
+            raise UsageError("a restore is going on. Wait for it; nothing is saved of a run that is half replaced.")
+        if self._unusable is not None:
+            raise UsageError(
+                f"the checkpointer accepts no work, because {self._unusable}. What it would save may not be what was "
+                "on disk. Restore successfully first, or build the run anew."
+            )
+
+    def _require_idle(self) -> None:
+        if self._closed:
+            raise UsageError(f"the checkpointer of {self.directory} is closed. Make a new one.")
+        if self._restoring or self._turn.locked():
+            raise UsageError(
+                f"a restore was asked for while another {'restore' if self._restoring else 'save'} is going on. "
+                "Nothing was changed; wait for it."
+            )
+        if self._attached().buffer.claim_open:
+            raise UsageError(
+                "a restore was asked for while a train step has claimed groups. Their rows are in use. Finish the "
+                "step, or build the run anew; nothing was changed."
+            )
+        figures = self.barrier.statistics()
+        if figures.active_mutations or figures.checkpoint_active:
+            raise UsageError(
+                "a restore was asked for while sections are open: "
+                f"{'; '.join(str(holder) for holder in figures.holders)}. What they change would be mixed with what is "
+                "restored. Restore before the pumps start; nothing was changed."
+            )
+
+    async def _open_store(self) -> None:
+        if self._store.is_open:
+            return
+        await self._writer.run(self._store.open)
+        found = self._store.newest_known
+        if found is not None and found.identity != self._identity:
+            await self._writer.run(self._store.close)
+            raise CheckpointIncompatible(
+                f"{self.directory} holds checkpoints of another run: {found.name} has {found.identity}, this run has "
+                f"{self._identity}. Saving here would remove them in time. Use another directory."
+            )

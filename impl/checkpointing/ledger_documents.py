@@ -1,0 +1,88 @@
+"""The ledger, its accounts and its id counters as documents, in both directions.
+
+Payloads of pending prompts: None means that the prompt is the dataset's row of its key, and nothing is stored; any
+other payload must be a strict JSON value and is stored itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import MappingProxyType
+
+from ..accounts import AccountsSnapshot
+from ..errors import CheckpointCorrupt
+from ..keys import Key
+from ..ledger import LedgerEntry, LedgerSnapshot, Phase
+from ..store import strict_json
+from . import documents as doc
+
+
+def ledger_document(snapshot: LedgerSnapshot) -> doc.LedgerDocument:
+    """The pending prompts, in the order of the ledger; UsageError names a payload that cannot be saved."""
+    return doc.LedgerDocument([_entry_document(entry) for entry in snapshot.entries.values()])
+
+
+def accounts_document(accounts: AccountsSnapshot) -> doc.AccountsDocument:
+    """Trained keys as intervals, dropped keys with their reasons."""
+    return doc.AccountsDocument(
+        trained=[doc.IntervalDocument(*interval) for interval in accounts.trained],
+        dropped=[doc.DroppedDocument(key.epoch, key.index, reason) for key, reason in accounts.dropped.items()],
+    )
+
+
+def ledger_snapshot(
+    entries: Iterable[doc.EntryDocument], trainer: doc.TrainerDocument, next_admission: int
+) -> LedgerSnapshot:
+    """What `Ledger.load` takes, checked: one owner for each key, admissions that agree, fresh id counters."""
+    snapshot = LedgerSnapshot(
+        entries=MappingProxyType({entry.group: _entry(entry) for entry in entries}),
+        next_group=trainer.next_group,
+        next_admission=next_admission,
+        accounts=_accounts_snapshot(trainer.accounts),
+    )
+    snapshot.require_consistent()
+    return snapshot
+
+
+def _entry_document(entry: LedgerEntry) -> doc.EntryDocument:
+    if entry.payload is None:
+        payload = doc.PayloadDocument("dataset", None)
+    else:
+        value = strict_json.checked(entry.payload, f"the payload of group {entry.group}")
+        payload = doc.PayloadDocument("value", value)
+    return doc.EntryDocument(
+        group=entry.group,
+        epoch=entry.key.epoch,
+        index=entry.key.index,
+        phase=entry.phase.value,
+        admission=entry.admission,
+        step=entry.step,
+        attempt=entry.attempt,
+        payload=payload,
+    )
+
+
+def _entry(document: doc.EntryDocument) -> LedgerEntry:
+    return LedgerEntry(
+        group=document.group,
+        key=Key(document.epoch, document.index),
+        phase=Phase(document.phase),
+        admission=document.admission,
+        step=document.step,
+        payload=document.payload.value if document.payload.kind == "value" else None,
+        attempt=document.attempt,
+    )
+
+
+def _accounts_snapshot(document: doc.AccountsDocument) -> AccountsSnapshot:
+    dropped: dict[Key, str] = {}
+    for each in document.dropped:
+        key = Key(each.epoch, each.index)
+        if key in dropped:
+            raise CheckpointCorrupt(
+                f"the accounts count {key} as dropped twice ({dropped[key]!r} and {each.reason!r}). The file was "
+                "edited; restore an older checkpoint."
+            )
+        dropped[key] = each.reason
+    intervals = [(each.epoch, each.first, each.last) for each in document.trained]
+    return AccountsSnapshot.from_intervals(intervals, dropped)

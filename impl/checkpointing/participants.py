@@ -1,0 +1,114 @@
+"""What the checkpointer asks of each part of a run: to be read in the window, and to be replaced by a restore.
+
+Reading is synchronous and cheap: each part hands out something that will not change (a frozen record, a copy of an
+index of frozen records). What was handed out is turned into files later, on the writer thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from ..barrier import Cut
+    from ..keys import GroupId
+    from ..ledger import LedgerSnapshot
+    from ..plane import DataPlane
+    from ..slots import BufferSnapshot, Slot
+
+
+@dataclass(frozen=True)
+class Counters:
+    """The trainer's version and step, and the budgets that a restart must not refill.
+
+    `version` counts the train steps that are done; `step` names the checkpoint. Budgets are plain numbers under names
+    that their owner chooses.
+    """
+
+    version: int
+    step: int
+    budgets: Mapping[str, int] = field(default_factory=dict)
+
+
+class LedgerPart(Protocol):
+    """The owner of every prompt that is handed out and not yet buffered, and of the accounts."""
+
+    def snapshot(self, cut: Cut, owned_elsewhere: Container[GroupId]) -> LedgerSnapshot:
+        """Its entries without those the buffer owns, its id counters and its accounts."""
+        ...
+
+    def load(self, cut: Cut, snapshot: LedgerSnapshot) -> None:
+        """Replace everything; the cut is exclusive."""
+        ...
+
+
+class StatePart(Protocol):
+    """A part whose whole state is one record of plain values: the loader.
+
+    `check_state(state)`, if there is one, raises what `load_state` would and changes nothing; a restore asks it first.
+    """
+
+    def state(self) -> Any:
+        """The state, immutable: a frozen dataclass, a msgspec struct or a dictionary of plain values."""
+        ...
+
+    def load_state(self, state: Any) -> None:
+        """Replace the state by one that `state` returned, in this process or in an earlier one."""
+        ...
+
+
+class SamplerPart(StatePart, Protocol):
+    """The sampler: its state, and what makes it the same sampler."""
+
+    @property
+    def name(self) -> str: ...
+    def parameters(self) -> Mapping[str, Any]: ...
+
+
+class BufferPart(Protocol):
+    """The index of finished groups over a data plane."""
+
+    @property
+    def plane(self) -> DataPlane: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def claim_open(self) -> bool: ...
+    def snapshot(self, cut: Cut) -> BufferSnapshot: ...
+    def check_fits(self, count: int) -> None: ...
+    def load(self, cut: Cut, slots: Iterable[Slot]) -> None: ...
+
+
+class CountersPart(Protocol):
+    """Whoever moves the trainer's version: the controller."""
+
+    def read(self, cut: Cut) -> Counters: ...
+    def load(self, cut: Cut, counters: Counters) -> None: ...
+
+
+class HeldCounters:
+    """The version of a run without a controller: the program that drives it moves `version` itself, between steps."""
+
+    def __init__(self) -> None:
+        self.version = 0
+
+    def read(self, cut: Cut) -> Counters:
+        """The version; the step has the same number."""
+        return Counters(self.version, self.version)
+
+    def load(self, cut: Cut, counters: Counters) -> None:
+        """Replace the version by a saved one."""
+        self.version = counters.version
+
+
+@dataclass(frozen=True)
+class Participants:
+    """The parts of one run. `generations` is the size of a group, part of the identity where the run knows it."""
+
+    ledger: LedgerPart
+    loader: StatePart
+    sampler: SamplerPart
+    buffer: BufferPart
+    counters: CountersPart
+    generations: int | None = None

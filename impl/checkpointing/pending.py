@@ -1,0 +1,97 @@
+"""What a save hands back: the pending save, what became of it, and its figures."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from ..store.manifest import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointInfo:
+    """A durable checkpoint. `notices` are faults after it became durable, such as an old one that could not go."""
+
+    name: str
+    step: int
+    sequence: int
+    kind: Kind
+    bytes: int
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotSkipped:
+    """A rollout snapshot that was not taken, and why. Not an error: the next full save covers its work."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SaveStatistics:
+    """The figures of one save, in seconds and bytes.
+
+    `queue`: waiting for the save before, and once for the lock; `drain`: from the request until the last open section
+    had ended; `window`: how long everybody was shut out; `stage`: copying the trainer's state, while training waits;
+    `persist`: writing and publishing, while training runs.
+    """
+
+    name: str
+    kind: Kind
+    queue_seconds: float
+    drain_seconds: float
+    window_seconds: float
+    stage_seconds: float = 0.0
+    persist_seconds: float = 0.0
+    bytes: int = 0
+
+
+class PendingSave:
+    """A checkpoint whose window is over and whose writing goes on in the background.
+
+    The state it will hold is fixed. `durable()` tells how it ended; cancelling that wait, or dropping this object,
+    stops nothing.
+    """
+
+    def __init__(self, name: str, step: int, sequence: int, window_seconds: float) -> None:
+        self.name = name
+        self.step = step
+        self.sequence = sequence
+        self.window_seconds = window_seconds
+        self._outcome: asyncio.Future[CheckpointInfo] = asyncio.get_running_loop().create_future()
+        self._failure_seen = False
+
+    async def durable(self) -> CheckpointInfo:
+        """Wait until the checkpoint is durable, or raise what prevented it. May be awaited any number of times."""
+        # `wait` leaves the outcome alone when the waiting task is cancelled; awaiting it would cancel it.
+        await asyncio.wait((self._outcome,))
+        self._failure_seen = True
+        return self._outcome.result()
+
+    @property
+    def done(self) -> bool:
+        """Whether `durable` would return or raise at once."""
+        return self._outcome.done()
+
+    # -- for the checkpointer
+
+    @property
+    def unseen_failure(self) -> BaseException | None:
+        """The error of a save that failed without anybody having learnt of it."""
+        return self._outcome.exception() if self._outcome.done() and not self._failure_seen else None
+
+    def take_failure(self) -> BaseException | None:
+        """The unseen failure; it counts as seen from here on."""
+        failure = self.unseen_failure
+        self._failure_seen = True
+        return failure
+
+    def succeed(self, info: CheckpointInfo) -> None:
+        """The checkpoint is durable."""
+        self._outcome.set_result(info)
+
+    def fail(self, error: BaseException) -> None:
+        """Nothing was published; the error is kept until somebody asks."""
+        self._outcome.set_exception(error)
+        # Read here so that asyncio does not report it as forgotten: the checkpointer keeps it and raises it.
+        self._outcome.exception()

@@ -1,0 +1,281 @@
+"""Bringing a run back: choose a checkpoint, read and validate all of it, then replace every part in one section.
+
+Choosing and reading run on the writer thread and change nothing. A checkpoint whose bytes are damaged is passed over
+for the one before, with a notice; one that is whole and does not fit is an error.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ..errors import CheckpointCorrupt, CheckpointIncompatible, CheckpointNotFound
+from ..keys import Key
+from ..slots import Slot
+from ..store.catalogue import Candidate, Catalogue, Skipped
+from ..store.checkpoint_store import CheckpointStore
+from ..store.failures import CheckpointDamaged
+from ..store.manifest import Identity
+from ..store.reader import CheckpointReader, MemberReader
+from . import documents as doc
+from .ledger_documents import ledger_snapshot
+from .participants import Counters, Participants
+from .pending import CheckpointInfo
+from .validation import (
+    Documents,
+    as_pending,
+    check_cursor,
+    check_documents,
+    check_identity,
+    check_settled,
+    rebuilt_state,
+    without_buffered,
+)
+
+if TYPE_CHECKING:
+    from ..barrier import CheckpointBarrier, Cut
+    from ..ledger import LedgerSnapshot
+    from ..plane import DataPlane
+    from ..store.directory import DirectoryReader
+    from ..trainer_state import TrainerState
+
+_log = logging.getLogger("cleancut.checkpointer")
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a restore brought back.
+
+    `skipped` names what was passed over, with the reason: damaged newer checkpoints, leftovers, foreign files.
+    `subtracted` are groups that ledger and buffer both held. `trainer` reads the trainer's files when the checkpoint
+    has any and `restore` was not given a trainer to load them into.
+    """
+
+    name: str
+    step: int
+    sequence: int
+    version: int
+    buffered: int
+    pending: int
+    skipped: tuple[Skipped, ...]
+    subtracted: tuple[int, ...]
+    trainer: DirectoryReader | None
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a checkpoint is measured against, taken on the loop before anything is read."""
+
+    identity: Identity
+    sampler_state: Any
+    loader_state: Any
+    check_loader: Callable[[Any], None]
+    check_fits: Callable[[int], None]
+    plane: DataPlane
+
+    @classmethod
+    def of(cls, parts: Participants, identity: Identity) -> Expected:
+        """The run as it is."""
+        return cls(
+            identity=identity,
+            sampler_state=parts.sampler.state(),
+            loader_state=parts.loader.state(),
+            check_loader=getattr(parts.loader, "check_state", _not_checked),
+            check_fits=parts.buffer.check_fits,
+            plane=parts.buffer.plane,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A validated checkpoint, ready to be put into place."""
+
+    restored: Restored
+    anchor: str
+    counters: Counters
+    sampler_state: Any
+    loader_state: Any
+    slots: tuple[Slot, ...]
+    rows: Any
+    ledger: LedgerSnapshot
+    trainer: DirectoryReader | None
+
+
+def read_plan(
+    store: CheckpointStore, expected: Expected, step: int | None, load_buffer: bool, *, with_trainer: bool
+) -> Plan | None:
+    """Choose, read and validate; None if there is no checkpoint at all. On the writer thread; changes nothing."""
+    catalogue = store.catalogue()
+    if not catalogue.candidates:
+        return None
+    damaged: list[Skipped] = []
+    for candidate in _asked_for(catalogue, step, store.root):
+        try:
+            reader = store.reader(candidate.name)
+            plan = _plan(store, reader, expected, load_buffer, with_trainer)
+        except CheckpointDamaged as error:
+            if step is not None:
+                raise
+            _log.warning("%s is passed over for the checkpoint before: %s", candidate.name, error)
+            damaged.append(Skipped(candidate.name, str(error)))
+        else:
+            return replace(plan, restored=replace(plan.restored, skipped=(*damaged, *catalogue.ignored)))
+    raise _none_valid(store.root, damaged)
+
+
+def newest_valid(store: CheckpointStore) -> CheckpointInfo | None:
+    """The newest checkpoint that looks whole; see `Checkpointer.latest`."""
+    damaged: list[Skipped] = []
+    for candidate in store.catalogue().candidates:
+        try:
+            reader = store.reader(candidate.name)
+            reader.check_lengths()
+        except CheckpointDamaged as error:
+            damaged.append(Skipped(candidate.name, str(error)))
+        else:
+            manifest = reader.manifest
+            size = sum(record.length for record in manifest.files.values())
+            return CheckpointInfo(candidate.name, manifest.step, manifest.sequence, manifest.kind, size)
+    if damaged:
+        raise _none_valid(store.root, damaged)
+    return None
+
+
+def put_into_place(
+    barrier: CheckpointBarrier, parts: Participants, cut: Cut, plan: Plan, trainer: TrainerState | None
+) -> None:
+    """Replace every part, in one exclusive section and one stretch.
+
+    The trainer comes first: it is the one part that may still refuse, and it refuses before it changes anything. After
+    any other error the run is half replaced, so the barrier is closed and admits nobody any more.
+    """
+    cut.require(barrier, exclusive=True)
+    try:
+        if trainer is not None and plan.trainer is not None:
+            trainer.load(plan.trainer)
+    except (CheckpointIncompatible, CheckpointCorrupt):
+        raise
+    except BaseException as error:
+        barrier.close(f"restoring {plan.restored.name} failed while the trainer was loaded: {error!r}")
+        raise
+    try:
+        parts.loader.load_state(plan.loader_state)
+        parts.sampler.load_state(plan.sampler_state)
+        parts.ledger.load(cut, plan.ledger)
+        parts.buffer.load(cut, plan.slots)
+        parts.buffer.plane.load(cut, plan.rows)
+        parts.counters.load(cut, plan.counters)
+    except BaseException as error:
+        barrier.close(f"restoring {plan.restored.name} failed half-way: {error!r}")
+        raise
+    barrier.emit("restore", name=plan.restored.name, step=plan.restored.step)
+
+
+def _asked_for(catalogue: Catalogue, step: int | None, root: str) -> tuple[Candidate, ...]:
+    """The candidates to try, in order: all of them, or the one with this step that was saved last."""
+    if step is None:
+        return catalogue.candidates
+    for candidate in catalogue.candidates:
+        if candidate.step == step:
+            return (candidate,)
+    there = ", ".join(str(candidate.step) for candidate in catalogue.candidates)
+    raise CheckpointNotFound(
+        f"{root} has no checkpoint of step {step}; it has the steps {there}, the newest first. It was never saved, or "
+        "retention has removed it. Name one of these, or None for the newest valid one."
+    )
+
+
+def _plan(
+    store: CheckpointStore, reader: CheckpointReader, expected: Expected, load_buffer: bool, with_trainer: bool
+) -> Plan:
+    manifest = reader.manifest
+    check_identity(reader.name, manifest.identity, expected.identity)
+    documents = _read_documents(reader)
+    check_documents(documents)
+    sampler_state = rebuilt_state(documents.sampler.state, expected.sampler_state, f"{reader.name}/{doc.SAMPLER}")
+    loader_state = rebuilt_state(documents.loader.state, expected.loader_state, f"{reader.name}/{doc.LOADER}")
+    check_cursor(documents, sampler_state)
+    expected.check_loader(loader_state)
+    entries, subtracted = without_buffered(documents)
+    slots: tuple[Slot, ...] = ()
+    next_admission = documents.trainer.next_admission
+    if load_buffer:
+        slots = tuple(_slot(slot) for slot in documents.buffer.slots)
+        expected.check_fits(len(slots))
+    else:
+        entries, next_admission = as_pending(documents.buffer.slots, entries, next_admission)
+    ledger = ledger_snapshot(entries, documents.trainer, next_admission)
+    check_settled(documents, ledger.accounts)
+    rows = expected.plane.read(reader.reader(), tuple(slot.group for slot in slots))
+    reader.verify()
+    trainer = _trainer_files(store, reader, with_trainer)
+    restored = Restored(
+        name=reader.name,
+        step=manifest.step,
+        sequence=manifest.sequence,
+        version=documents.trainer.version,
+        buffered=len(slots),
+        pending=len(entries),
+        skipped=(),
+        subtracted=subtracted,
+        trainer=None if with_trainer else trainer,
+    )
+    return Plan(
+        restored=restored,
+        anchor=manifest.anchor or reader.name,
+        counters=Counters(documents.trainer.version, documents.trainer.step, dict(documents.trainer.budgets)),
+        sampler_state=sampler_state,
+        loader_state=loader_state,
+        slots=slots,
+        rows=rows,
+        ledger=ledger,
+        trainer=trainer,
+    )
+
+
+def _read_documents(reader: CheckpointReader) -> Documents:
+    files = reader.reader()
+    return Documents(
+        name=reader.name,
+        manifest=reader.manifest,
+        sampler=files.read_document(doc.SAMPLER, doc.SamplerDocument),
+        loader=files.read_document(doc.LOADER, doc.LoaderDocument),
+        spares=files.read_document(doc.SPARES, doc.SparesDocument),
+        buffer=files.read_document(doc.BUFFER, doc.BufferDocument),
+        ledger=files.read_document(doc.LEDGER, doc.LedgerDocument),
+        trainer=files.read_document(doc.TRAINER, doc.TrainerDocument),
+    )
+
+
+def _not_checked(state: object) -> None:
+    """For a loader that has no `check_state`: what it refuses shows only when it is loaded."""
+
+
+def _slot(slot: doc.SlotDocument) -> Slot:
+    return Slot(slot.group, Key(slot.epoch, slot.index), slot.step, slot.weight, ready=True)
+
+
+def _trainer_files(store: CheckpointStore, reader: CheckpointReader, wanted: bool) -> MemberReader | None:
+    """The trainer's files: of this checkpoint, or of the full save that a rollout snapshot is anchored on."""
+    owner = reader
+    if reader.manifest.anchor is not None:
+        owner = store.reader(reader.manifest.anchor)
+        owner.verify(f"{doc.TRAINER_DIRECTORY}/")
+    if any(member.startswith(f"{doc.TRAINER_DIRECTORY}/") for member in owner.manifest.files):
+        return owner.reader(doc.TRAINER_DIRECTORY)
+    if wanted:
+        raise CheckpointIncompatible(
+            f"{owner.name} holds no trainer state, and a trainer was given to load it into. It was saved without one "
+            "(begin_save(trainer=...)); restore without a trainer if that is meant."
+        )
+    return None
+
+
+def _none_valid(root: str, damaged: list[Skipped]) -> CheckpointCorrupt:
+    reasons = " ".join(entry.reason for entry in damaged)
+    return CheckpointCorrupt(
+        f"{root}: none of the {len(damaged)} checkpoints is valid. {reasons} To begin anew here would bury the run: "
+        "look at the disk, bring a copy back, or use another directory."
+    )

@@ -1,0 +1,212 @@
+"""Decides whether the documents of a checkpoint fit together and fit this run. Values in, values or an error out.
+
+CheckpointCorrupt: the checkpoint contradicts itself. CheckpointIncompatible: it is sound and belongs to another run,
+set-up or version. Neither lets a restore fall back to an older checkpoint: all bytes are as they were written, so what
+is wrong is not the disk, and somebody has to look.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from ..accounts import AccountsSnapshot
+from ..errors import CheckpointCorrupt, CheckpointIncompatible
+from ..keys import GroupId, Key
+from ..ledger import Phase
+from ..store.manifest import Identity, Manifest
+from . import documents as doc
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Documents:
+    """The JSON files of one checkpoint, each of the right form."""
+
+    name: str
+    manifest: Manifest
+    sampler: doc.SamplerDocument
+    loader: doc.LoaderDocument
+    spares: doc.SparesDocument
+    buffer: doc.BufferDocument
+    ledger: doc.LedgerDocument
+    trainer: doc.TrainerDocument
+
+
+def check_identity(name: str, saved: Identity, here: Identity) -> None:
+    """Refuse a checkpoint of another run, naming what differs with both values."""
+    differing = [
+        f"{field}: {mine!r} in the checkpoint, {theirs!r} here"
+        for field in saved.__struct_fields__
+        if (mine := getattr(saved, field)) != (theirs := getattr(here, field))
+    ]
+    if differing:
+        raise CheckpointIncompatible(
+            f"{name} was written by another run. {'; '.join(differing)}. Resume with the same dataset, seed, batch "
+            "size and sampler, or begin a new run in another directory."
+        )
+
+
+def rebuilt_state(saved: dict[str, Any], example: object, where: str) -> Any:
+    """The state of a participant as the kind of record its `state()` returns."""
+    if isinstance(example, msgspec.Struct):
+        fields = set(example.__struct_fields__)
+    elif dataclasses.is_dataclass(example):
+        fields = {field.name for field in dataclasses.fields(example)}
+    else:
+        return saved
+    if saved.keys() != fields:
+        odd = ", ".join(sorted(saved.keys() ^ fields))
+        raise CheckpointIncompatible(
+            f"{where} was saved with other fields than this version has: {odd}. It was written by another version of "
+            "that part; use the version that wrote it."
+        )
+    try:
+        return msgspec.convert(saved, type(example), strict=True)
+    except msgspec.ValidationError as error:
+        raise CheckpointCorrupt(f"{where} is not of its form: {error}. It was edited; restore another one.") from error
+
+
+def check_documents(documents: Documents) -> None:
+    """Refuse documents that contradict each other or hold what this version does not know."""
+    _check_stamps(documents)
+    _check_phases(documents)
+    _check_owners(documents)
+
+
+def check_cursor(documents: Documents, state: object) -> None:
+    """Refuse a dispatch cursor behind a stamp: cursor and groups were read at different instants."""
+    cursor = state.get("cursor") if isinstance(state, dict) else getattr(state, "cursor", None)
+    stamps = [entry.step for entry in documents.ledger.entries if entry.step is not None]
+    stamps += [slot.step for slot in documents.buffer.slots if slot.step is not None]
+    if cursor is None or not stamps or cursor >= max(stamps):
+        return
+    highest = max(stamps)
+    raise CheckpointCorrupt(
+        f"{documents.name}: the dispatch cursor is {cursor}, but {stamps.count(highest)} groups are stamped with step "
+        f"{highest}. The parts were read at different instants, and the cursor would hand that step out again. Nothing "
+        "was discarded; restore an earlier checkpoint."
+    )
+
+
+def without_buffered(documents: Documents) -> tuple[list[doc.EntryDocument], tuple[GroupId, ...]]:
+    """The pending prompts without those that are in the buffer too, and the groups taken out: its copy wins."""
+    buffered = {slot.group for slot in documents.buffer.slots}
+    kept = [entry for entry in documents.ledger.entries if entry.group not in buffered]
+    return kept, tuple(entry.group for entry in documents.ledger.entries if entry.group in buffered)
+
+
+def as_pending(
+    slots: Iterable[doc.SlotDocument], entries: list[doc.EntryDocument], next_admission: int
+) -> tuple[list[doc.EntryDocument], int]:
+    """The finished groups as ADMITTED ones with the same stamp, beside the pending ones, in order of their ids.
+
+    A group joins the admission of its step if part of that is still pending; else the groups of one stamp (of one
+    weight, where none is stamped) form an admission with a new id.
+    """
+    by_step = {entry.step: entry.admission for entry in entries if entry.step is not None}
+    made: dict[tuple[int | None, int], int] = {}
+    pending = list(entries)
+    for slot in slots:
+        if slot.step in by_step:
+            admission = by_step[slot.step]
+        else:
+            place = (slot.step, slot.weight if slot.step is None else 0)
+            if place not in made:
+                made[place] = next_admission
+                next_admission += 1
+            admission = made[place]
+        pending.append(
+            doc.EntryDocument(
+                group=slot.group,
+                epoch=slot.epoch,
+                index=slot.index,
+                phase=Phase.ADMITTED.value,
+                admission=admission,
+                step=slot.step,
+                attempt=0,
+                payload=doc.PayloadDocument("dataset", None),
+            )
+        )
+    return sorted(pending, key=lambda entry: entry.group), next_admission
+
+
+def _check_stamps(documents: Documents) -> None:
+    stamp = documents.buffer.rows
+    found = (len(documents.buffer.slots), len(documents.ledger.entries))
+    ledger_digest = documents.manifest.files[doc.LEDGER].sha256
+    if (stamp.groups, stamp.ledger_entries) != found or stamp.ledger_sha256 != ledger_digest:
+        raise _corrupt(
+            documents,
+            f"the rows were captured with {stamp.groups} groups and {stamp.ledger_entries} ledger entries; the index "
+            f"has {found[0]}, the ledger {found[1]}, or the ledger is another one. The parts are of two saves",
+        )
+    if documents.trainer.permits.held != found[0]:
+        raise _corrupt(documents, f"{documents.trainer.permits.held} permits are held for {found[0]} groups")
+    if documents.spares.spares:
+        raise CheckpointIncompatible(
+            f"{documents.name} holds {len(documents.spares.spares)} spare prompts, and this version has no spare pool. "
+            "Use the version that wrote it."
+        )
+
+
+def _check_phases(documents: Documents) -> None:
+    known = {phase.value for phase in Phase}
+    for entry in documents.ledger.entries:
+        if entry.phase not in known:
+            raise CheckpointIncompatible(
+                f"{documents.name}: group {entry.group} is in the phase {entry.phase!r}, which this version does not "
+                f"know (it knows {', '.join(sorted(known))}). Use the version that wrote it."
+            )
+        if entry.payload.kind not in ("dataset", "value"):
+            raise CheckpointIncompatible(
+                f"{documents.name}: the payload of group {entry.group} is of the kind {entry.payload.kind!r}, which "
+                "this version does not know. Use the version that wrote it."
+            )
+
+
+def _check_owners(documents: Documents) -> None:
+    """One owner for each group and each key. A group in ledger and buffer is no fault: the buffer's copy wins."""
+    _require_distinct(documents, "the ledger", documents.ledger.entries)
+    _require_distinct(documents, "the buffer", documents.buffer.slots)
+    keys = {Key(entry.epoch, entry.index): entry.group for entry in documents.ledger.entries}
+    for slot in documents.buffer.slots:
+        other = keys.setdefault(Key(slot.epoch, slot.index), slot.group)
+        if other != slot.group:
+            raise _corrupt(documents, f"the prompt {slot.epoch, slot.index} belongs to groups {other} and {slot.group}")
+        if slot.group >= documents.trainer.next_group:
+            raise _corrupt(
+                documents,
+                f"group {slot.group} exists, and the next group would get the id {documents.trainer.next_group}",
+            )
+
+
+def check_settled(documents: Documents, accounts: AccountsSnapshot) -> None:
+    """Refuse a buffered group whose prompt is trained or dropped already; the ledger checks its own."""
+    for slot in documents.buffer.slots:
+        key = Key(slot.epoch, slot.index)
+        if accounts.is_trained(key) or key in accounts.dropped:
+            fate = "trained" if accounts.is_trained(key) else f"dropped ({accounts.dropped[key]!r})"
+            raise _corrupt(documents, f"group {slot.group} is buffered, and its prompt {tuple(key)} was {fate}")
+
+
+def _require_distinct(
+    documents: Documents, where: str, owners: Iterable[doc.EntryDocument] | Iterable[doc.SlotDocument]
+) -> None:
+    groups: set[int] = set()
+    keys: set[tuple[int, int]] = set()
+    for owner in owners:
+        key = (owner.epoch, owner.index)
+        if owner.group in groups or key in keys:
+            raise _corrupt(documents, f"{where} holds group {owner.group} or the prompt {key} twice")
+        groups.add(owner.group)
+        keys.add(key)
+
+
+def _corrupt(documents: Documents, reason: str) -> CheckpointCorrupt:
+    return CheckpointCorrupt(
+        f"{documents.name} contradicts itself: {reason}. It was put together from two checkpoints, edited, or written "
+        "by a faulty version. Nothing was changed; restore an earlier checkpoint."
+    )

@@ -1,0 +1,104 @@
+"""Every error the library raises; the type says who is at fault.
+
+    the caller        UsageError  BarrierReentered  StaleCut  ForeignCut  WrongLoop  WouldBlock
+    a participant     DrainTimeout  BarrierClosed  RunStalled
+    the disk, the run CheckpointCorrupt  CheckpointIncompatible  CheckpointNotFound  StoreBusy  StoreFull
+    a writer          CommittedTensorModified
+    us                InvariantViolated
+
+A message says what happened, then the likely cause, then what to do. A refusal leaves the state unchanged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a section of a barrier: task, kind, age in seconds and the place that opened it."""
+
+    task: str | None
+    kind: str
+    age: float
+    place: str
+    exclusive: bool = False
+
+    def __str__(self) -> str:
+        task = "no task (a callback)" if self.task is None else f"task {self.task!r}"
+        return f"{task}, kind {self.kind!r}, {self.age:.3f} s, opened at {self.place}"
+
+
+class CleancutError(RuntimeError):
+    """The base of all errors here. A RuntimeError, so that code written for barriers that raise that keeps working."""
+
+
+class UsageError(CleancutError, ValueError):
+    """An argument is wrong; the message names it."""
+
+
+class BarrierReentered(CleancutError):
+    """A context that holds a live section of a barrier opened another one of it. Nothing was changed."""
+
+
+class StaleCut(CleancutError):
+    """A cut was used after its section had ended, or before it began."""
+
+
+class ForeignCut(CleancutError):
+    """A cut of another barrier, or of the shared side where the exclusive one is needed, was used."""
+
+
+class WrongLoop(CleancutError):
+    """The barrier was used outside the event loop that it belongs to."""
+
+
+class WouldBlock(CleancutError):
+    """The operation would have to wait, and the caller asked it not to."""
+
+
+class DrainTimeout(CleancutError, TimeoutError):
+    """The open sections did not end within the drain limit; the checkpoint was abandoned, the writers proceed.
+
+    `holders` lists every section that was still open, oldest first.
+    """
+
+    def __init__(self, message: str, holders: tuple[Holder, ...] = ()) -> None:
+        super().__init__(message)
+        self.holders = holders
+
+
+class BarrierClosed(CleancutError):
+    """The barrier was closed; no section is opened any more."""
+
+
+class RunStalled(CleancutError, TimeoutError):
+    """Nothing moved for longer than the run's stall limit; the message says what everybody waits for."""
+
+
+class CheckpointCorrupt(CleancutError):
+    """A checkpoint on disk is damaged or contradicts itself."""
+
+
+class CheckpointIncompatible(CleancutError):
+    """A sound checkpoint belongs to another run: identity, capacity or format differ."""
+
+
+class CheckpointNotFound(CleancutError):
+    """There is no checkpoint where one was asked for."""
+
+
+class StoreBusy(CleancutError):
+    """Another writer owns the checkpoint directory."""
+
+
+class StoreFull(CleancutError):
+    """The disk has no room for the checkpoint; the previous ones are untouched."""
+
+
+class CommittedTensorModified(CleancutError):
+    """A tensor changed after it was committed; the save that noticed it published nothing."""
+
+
+class InvariantViolated(CleancutError):
+    """A rule of the protocol was broken. A bug of this library, or a state that was put together by hand."""

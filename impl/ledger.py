@@ -1,0 +1,284 @@
+"""The prompt ledger: the owner of every prompt that was handed out and is not finished.
+
+    unread --reserve--> RESERVED --admit--> ADMITTED --(commit to the buffer)--> remove_committed
+                              \\___________________\\________ drop(reason) -> accounts
+
+A group enters with its whole loader batch, in the same section that moves the loader, and leaves when its finished
+rows have another owner. In between it may be parked, generating, failed or retried: the ledger does not care, which is
+what makes a checkpoint lose nothing.
+
+A payload of None means that the prompt is the dataset's row of that key; any other payload is the prompt itself, and
+must be a strict JSON value for the run to be savable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from .accounts import Accounts, AccountsSnapshot
+from .errors import CheckpointCorrupt, InvariantViolated, UsageError
+from .keys import GroupId, Key
+
+if TYPE_CHECKING:
+    from .barrier import CheckpointBarrier, Cut
+
+
+class Phase(StrEnum):
+    """Whether a pending group has passed the sampler's gate."""
+
+    RESERVED = "reserved"
+    ADMITTED = "admitted"
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """A pending group. Replaced, never changed, so that a snapshot is a table of references.
+
+    `step` is the stamp of its admission: None before it, and with a sampler that does not stamp. `attempt` counts the
+    generations that failed.
+    """
+
+    group: GroupId
+    key: Key
+    phase: Phase
+    admission: int
+    step: int | None = None
+    payload: object = None
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Groups that pass the gate together, for one train step."""
+
+    id: int
+    groups: tuple[GroupId, ...]
+    keys: tuple[Key, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSnapshot:
+    """The ledger at one instant, without what others own; with its counters and the accounts. Immutable.
+
+    Made from a file it is checked: `require_consistent` names the first contradiction.
+    """
+
+    entries: Mapping[GroupId, LedgerEntry]
+    next_group: GroupId
+    next_admission: int
+    accounts: AccountsSnapshot
+
+    def require_consistent(self) -> None:
+        """Raise CheckpointCorrupt unless each key has one owner, ids are below the counters, and admissions agree."""
+        keys: dict[Key, GroupId] = {}
+        phases: dict[int, LedgerEntry] = {}
+        for group, entry in self.entries.items():
+            fresh = 0 <= group < self.next_group and 0 <= entry.admission < self.next_admission
+            if entry.group != group or not fresh:
+                raise _contradiction(
+                    f"group {group} of admission {entry.admission} stands under the name {entry.group}, while the next "
+                    f"group is {self.next_group} and the next admission {self.next_admission}"
+                )
+            other = keys.setdefault(entry.key, group)
+            if other != group:
+                raise _contradiction(f"groups {other} and {group} are both {entry.key}")
+            if self.accounts.is_trained(entry.key) or entry.key in self.accounts.dropped:
+                raise _contradiction(f"group {group} is pending, but its {entry.key} was trained or dropped")
+            if entry.phase is Phase.RESERVED and entry.step is not None:
+                raise _contradiction(f"group {group} is only reserved, but stamped with step {entry.step}")
+            first = phases.setdefault(entry.admission, entry)
+            if (first.phase, first.step) != (entry.phase, entry.step):
+                raise _contradiction(f"the groups {first.group} and {group} of admission {entry.admission} disagree")
+
+
+class Ledger:
+    """The pending groups of a run, its id counters and its accounts.
+
+    Every write wants a live cut of the ledger's barrier, except `remove_committed`. A refusal changes nothing.
+    """
+
+    def __init__(self, barrier: CheckpointBarrier) -> None:
+        self.barrier = barrier
+        self.accounts = Accounts()
+        # Invariant one_owner: no key occurs twice in here, nor in the accounts as well.
+        # Invariant admission_whole: entries with one admission id have the same phase and the same step.
+        self._entries: dict[GroupId, LedgerEntry] = {}
+        # Invariant ids_fresh: above every id ever given, restarts included.
+        self._next_group = 0
+        self._next_admission = 0
+
+    # -- views
+
+    @property
+    def entries(self) -> Mapping[GroupId, LedgerEntry]:
+        """The pending groups, oldest first; a live, read-only view."""
+        return MappingProxyType(self._entries)
+
+    @property
+    def next_group(self) -> GroupId:
+        """The id that the next reserved group gets."""
+        return self._next_group
+
+    @property
+    def next_admission(self) -> int:
+        """The id that the next reserved admission gets."""
+        return self._next_admission
+
+    def admissions(self, phase: Phase | None = None) -> tuple[Admission, ...]:
+        """The admissions with pending groups, oldest first; with `phase`, only those in it."""
+        members: dict[int, list[LedgerEntry]] = {}
+        for entry in self._entries.values():
+            if phase is None or entry.phase is phase:
+                members.setdefault(entry.admission, []).append(entry)
+        return tuple(
+            Admission(number, tuple(entry.group for entry in entries), tuple(entry.key for entry in entries))
+            for number, entries in sorted(members.items())
+        )
+
+    def groups_of_step(self, step: int) -> tuple[GroupId, ...]:
+        """The pending groups that are stamped with `step`."""
+        return tuple(group for group, entry in self._entries.items() if entry.step == step)
+
+    # -- writes
+
+    def reserve(self, cut: Cut, keys: Iterable[Key], payloads: Sequence[object] | None = None) -> Admission:
+        """Own a whole loader batch, in the section that moved the loader. Without payloads, prompts of the dataset."""
+        cut.require(self.barrier)
+        wanted = tuple(Key(*key) for key in keys)
+        if payloads is not None and len(payloads) != len(wanted):
+            raise UsageError(f"payloads has {len(payloads)} values for {len(wanted)} keys; give one each, or None.")
+        if not wanted:
+            raise UsageError("keys is empty, but an admission has at least one prompt. After the last batch make none.")
+        pending = {entry.key: group for group, entry in self._entries.items()}
+        first_group = self._next_group
+        for group, key in enumerate(wanted, first_group):
+            if key in pending:
+                raise InvariantViolated(
+                    f"{key} was to be reserved, but group {pending[key]} is made of it already. Two owners of one "
+                    "prompt; the likely cause is a loader whose cursor was set back without the ledger. Restore both "
+                    "from one checkpoint."
+                )
+            settled = self.accounts.settled(key)
+            if settled is not None:
+                raise InvariantViolated(
+                    f"{key} was to be reserved, but it {settled}. The likely cause is a loader whose cursor was set "
+                    "back without the accounts. Restore both from one checkpoint."
+                )
+            pending[key] = group
+        admission = Admission(self._next_admission, tuple(range(first_group, first_group + len(wanted))), wanted)
+        for place, (group, key) in enumerate(zip(admission.groups, wanted, strict=True)):
+            payload = None if payloads is None else payloads[place]
+            self._entries[group] = LedgerEntry(group, key, Phase.RESERVED, admission.id, None, payload)
+        self._next_group += len(wanted)
+        self._next_admission += 1
+        self.barrier.emit("reserve_batch", admission=admission.id, groups=admission.groups, keys=wanted)
+        return admission
+
+    def admit(self, cut: Cut, admission: Admission, step: int | None) -> tuple[GroupId, ...]:
+        """Turn a whole admission from RESERVED to ADMITTED, stamped; return the groups of it that are pending.
+
+        Refused when the admission is unknown or already admitted, and when pending groups of another admission carry
+        the step: on a right dispatch cursor that cannot be, so it is never reconciled by throwing the batch away.
+        """
+        cut.require(self.barrier)
+        members = [entry for entry in self._entries.values() if entry.admission == admission.id]
+        if not members or not {entry.group for entry in members} <= set(admission.groups):
+            raise InvariantViolated(
+                f"admission {admission.id} (groups {_short(admission.groups)}) was to be admitted, but the ledger has "
+                f"{len(members)} groups of it, and not those. It was dropped, finished, or reserved by another ledger; "
+                "admit what `reserve` or `admissions` returned."
+            )
+        if any(entry.phase is Phase.ADMITTED for entry in members):
+            raise InvariantViolated(
+                f"admission {admission.id} was to be admitted for step {step}, but it was admitted before, for step "
+                f"{members[0].step}. The likely cause is a second admitter, or a restored admission that went through "
+                "the gate again; admit each once."
+            )
+        occupants = () if step is None else self.groups_of_step(step)
+        if occupants:
+            raise InvariantViolated(
+                f"admission {admission.id} was to be admitted for step {step}, but {len(occupants)} groups "
+                f"({_short(occupants)}) carry that step already. The dispatch cursor is behind the ledger, as after a "
+                "checkpoint whose parts were read at different instants. Nothing was discarded; restore a whole one."
+            )
+        for entry in members:
+            self._entries[entry.group] = replace(entry, phase=Phase.ADMITTED, step=step)
+        groups = tuple(entry.group for entry in members)
+        self.barrier.emit("commit_admission", admission=admission.id, groups=groups, step=step)
+        return groups
+
+    def remove_committed(self, group: GroupId) -> bool:
+        """Drop the entry of a group that the buffer owns now; False when it is gone already, by claim or evict.
+
+        The one write without a slot. It may fall into a window: the cut subtracts what the buffer owns, so it stores
+        the same with and without the entry.
+        """
+        if self._entries.pop(group, None) is None:
+            return False
+        self.barrier.emit("remove_committed", group=group)
+        return True
+
+    def drop(self, cut: Cut, group: GroupId, reason: str) -> LedgerEntry:
+        """End a pending group untrained, on purpose, and account for its key."""
+        cut.require(self.barrier)
+        entry = self._pending(group, f"dropped ({reason!r})")
+        self.accounts.drop(entry.key, reason)
+        del self._entries[group]
+        self.barrier.emit("drop", group=group, reason=reason)
+        return entry
+
+    def fail_attempt(self, cut: Cut, group: GroupId, cause: str) -> LedgerEntry:
+        """Count a failed generation of a group that stays pending; the event carries the number of the attempt."""
+        cut.require(self.barrier)
+        before = self._pending(group, f"counted as failed ({cause!r})")
+        entry = replace(before, attempt=before.attempt + 1)
+        self._entries[group] = entry
+        self.barrier.emit("fail_attempt", group=group, attempt=before.attempt, cause=cause)
+        return entry
+
+    # -- checkpoints
+
+    def snapshot(self, cut: Cut, owned_elsewhere: Container[GroupId]) -> LedgerSnapshot:
+        """The ledger minus the groups that others own, which is what goes to disk: there no group has two owners.
+
+        Wants the exclusive cut: between two sections the buffer may own a group that this still lists.
+        """
+        cut.require(self.barrier, exclusive=True)
+        entries = {group: entry for group, entry in self._entries.items() if group not in owned_elsewhere}
+        return LedgerSnapshot(
+            MappingProxyType(entries), self._next_group, self._next_admission, self.accounts.snapshot()
+        )
+
+    def load(self, cut: Cut, snapshot: LedgerSnapshot) -> None:
+        """Replace everything by a snapshot; refused by CheckpointCorrupt when that contradicts itself."""
+        cut.require(self.barrier, exclusive=True)
+        snapshot.require_consistent()
+        self.accounts.load(snapshot.accounts)
+        self._entries = dict(snapshot.entries)
+        self._next_group = snapshot.next_group
+        self._next_admission = snapshot.next_admission
+
+    def _pending(self, group: GroupId, event: str) -> LedgerEntry:
+        entry = self._entries.get(group)
+        if entry is None:
+            raise InvariantViolated(
+                f"group {group} was to be {event}, but the ledger has no such entry: it was committed and removed, or "
+                "dropped before. Look it up in `ledger.entries` inside the same section first."
+            )
+        return entry
+
+
+def _contradiction(what: str) -> CheckpointCorrupt:
+    return CheckpointCorrupt(
+        f"the saved ledger contradicts itself: {what}. It was damaged, edited, or put together from parts of different "
+        "checkpoints; restore an older one."
+    )
+
+
+def _short(groups: Sequence[GroupId], at_most: int = 8) -> str:
+    text = ", ".join(map(str, groups[:at_most]))
+    return text if len(groups) <= at_most else f"{text} and {len(groups) - at_most} more"

@@ -1,0 +1,1 @@
+"""The durable store: a checkpoint is a directory, published whole or not at all."""

@@ -1,0 +1,93 @@
+"""What lies in a checkpoint directory: candidates in numeric order, and everything else with the reason it is none.
+
+A name alone never makes a checkpoint: a candidate is valid once its manifest and files have been read. The pointer
+LATEST is a hint for people and is not looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import CheckpointCorrupt
+from . import names
+from .failures import translated
+from .files import Files
+
+_OWN_FILES = frozenset({names.LOCK, names.WRITER, names.LATEST})
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A directory that is named like a checkpoint."""
+
+    name: str
+    step: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A name that was passed over, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """Candidates, the highest sequence first; what is no candidate; leftovers that the next save removes.
+
+    `highest_sequence` is over all names that carry one, valid or not: a new checkpoint goes above it.
+    """
+
+    candidates: tuple[Candidate, ...]
+    ignored: tuple[Skipped, ...]
+    leftovers: tuple[str, ...]
+    highest_sequence: int
+
+
+def scan(files: Files, root: str) -> Catalogue:
+    """List a checkpoint directory; one that does not exist is empty.
+
+    Two names with one sequence are an error, not a choice: one of them was put there by hand.
+    """
+    with translated(f"listing {root}"):
+        try:
+            found = files.listdir(root)
+        except FileNotFoundError:
+            found = []
+        kinds = {name: kind for name in found if (kind := _kind(files, f"{root}/{name}")) is not None}
+    candidates: dict[int, Candidate] = {}
+    ignored: list[Skipped] = []
+    leftovers: list[str] = []
+    highest = 0
+    for name, kind in kinds.items():
+        numbers = names.parse_checkpoint_name(name)
+        highest = max(highest, numbers[1]) if numbers else highest
+        if name in _OWN_FILES:
+            continue
+        if names.is_leftover(name):
+            leftovers.append(name)
+            ignored.append(Skipped(name, "left over from a save or a removal that did not end"))
+        elif numbers is None:
+            ignored.append(Skipped(name, "not named like a checkpoint"))
+        elif kind != "directory":
+            ignored.append(Skipped(name, "named like a checkpoint, but no directory"))
+        else:
+            step, sequence = numbers
+            rival = candidates.setdefault(sequence, Candidate(name, step, sequence))
+            if rival.name != name:
+                raise CheckpointCorrupt(
+                    f"{root}: {rival.name} and {name} both carry the sequence {sequence}. One of them was copied or "
+                    "renamed by hand, and there is no telling which is meant; move one of them elsewhere."
+                )
+    ordered = sorted(candidates.values(), key=lambda candidate: candidate.sequence, reverse=True)
+    return Catalogue(tuple(ordered), tuple(ignored), tuple(leftovers), highest)
+
+
+def _kind(files: Files, path: str) -> str | None:
+    """What a listed name is; None if a live writer has removed it since."""
+    try:
+        return files.stat(path).kind
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,50 @@
+"""What a participant sees of a checkpoint: a place to put files, a place to get them back.
+
+The writer runs on the one writer thread; the reader on any thread. Neither shows a path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from .files import Buffer
+
+if TYPE_CHECKING:
+    import torch
+
+
+class DirectoryWriter(Protocol):
+    """Takes the files of one participant. Each name once; each file is durable when its call returns."""
+
+    def write_bytes(self, name: str, data: Buffer) -> None:
+        """Write a file. `name` is fixed by code ("rows-000.safetensors"), never derived from an id."""
+        ...
+
+    def write_json(self, name: str, document: object) -> None:
+        """Write strict JSON from plain values; UsageError names the part that cannot be held."""
+        ...
+
+    def write_tensors(self, name: str, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Write a safetensors file; values, shapes and types come back bit for bit, devices and graphs do not."""
+        ...
+
+
+class DirectoryReader(Protocol):
+    """Gives the files back. Every byte is compared with the manifest as it is read; an error names the file."""
+
+    def names(self) -> tuple[str, ...]:
+        """The names this participant wrote, sorted."""
+        ...
+
+    def read_bytes(self, name: str) -> bytes:
+        """The contents of a file."""
+        ...
+
+    def read_json(self, name: str) -> object:
+        """The value of a JSON file: dicts, lists, text, numbers."""
+        ...
+
+    def read_tensors(self, name: str) -> dict[str, torch.Tensor]:
+        """The tensors of a safetensors file: on the CPU, each owning its memory."""
+        ...

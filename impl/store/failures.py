@@ -1,0 +1,56 @@
+"""Errors of the file system in the words of the store: which checkpoint, which file, what to do."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..errors import CheckpointCorrupt, CleancutError, StoreFull
+
+
+class CheckpointDamaged(CheckpointCorrupt):
+    """The bytes on the disk are not those that were published: cut short, changed, missing, or not a file.
+
+    The one kind of corruption after which a restore may take the checkpoint before: what was written was right.
+    """
+
+
+class StoreFailed(CleancutError):
+    """The disk or the file system refused a call for another reason than room; nothing was published."""
+
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Turn an OSError of the block into StoreFull or StoreFailed; the OSError, with its errno, stays as `__cause__`."""
+    try:
+        yield
+    except OSError as error:
+        raise store_error(error, doing) from error
+
+
+def store_error(error: OSError, doing: str) -> CleancutError:
+    """The error to raise for `error`, which stopped the store while it was `doing` something."""
+    said = f"{doing} failed: {error.strerror or error} (errno {error.errno})"
+    if error.errno in _FULL:
+        return StoreFull(
+            f"{said}. There is no room, or no free inode, left for the checkpoint. The previous checkpoints are "
+            "untouched and the run can go on; free space and save again."
+        )
+    if error.errno == errno.EXDEV:
+        return StoreFailed(
+            f"{said}. A part of the checkpoint directory is a mount of its own, so a checkpoint cannot be published "
+            "by one rename, and copying would not be atomic. Use a directory that lies whole on one file system."
+        )
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return StoreFailed(
+            f"{said}. The process may not write there. Give it the right to, or choose another directory; nothing was "
+            "published."
+        )
+    return StoreFailed(
+        f"{said}. The disk or the file system reports a fault. The attempt was abandoned and the previous checkpoints "
+        "are untouched; look at the disk before the next save."
+    )

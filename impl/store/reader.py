@@ -1,0 +1,209 @@
+"""Reads one checkpoint: every byte is compared with the manifest as it is read, and nothing outside is touched.
+
+No memory maps: a file that is cut short under a map kills the process instead of raising.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TypeVar
+
+from ..errors import CheckpointCorrupt
+from . import names, strict_json, tensor_format
+from .failures import CheckpointDamaged, store_error
+from .files import Files
+from .manifest import FileRecord, Manifest, decode_manifest
+
+if TYPE_CHECKING:
+    import torch
+
+T = TypeVar("T")
+
+_CHUNK = 4 << 20
+# A manifest of a million tensors has some 100 MB; more than this is no manifest, and is refused before it is read.
+_MANIFEST_LIMIT = 512 << 20
+_DIGEST_LIMIT = 1024
+# Errors that say something about the file; others (no permission, no handles left) say something about the process.
+_DAMAGE = frozenset({errno.EIO, errno.EINVAL, errno.ELOOP, errno.ENOENT, errno.ENOTDIR, errno.ENXIO})
+
+
+class CheckpointReader:
+    """The files of one published checkpoint. Opening it reads the manifest; `verify` reads everything."""
+
+    def __init__(self, files: Files, root: str, name: str) -> None:
+        self.name = name
+        self._files = files
+        self._path = f"{root}/{name}"
+        # Members whose digest was found right.
+        self._verified: set[str] = set()
+        self._check_directory("")
+        data = self._read_whole(names.MANIFEST, _MANIFEST_LIMIT)
+        digest_line = self._read_whole(names.MANIFEST_DIGEST, _DIGEST_LIMIT)
+        self.manifest: Manifest = decode_manifest(data, digest_line, name)
+
+    def check_lengths(self) -> None:
+        """Check that every listed file is there, is a regular file and has its length, without reading any."""
+        for member, record in self.manifest.files.items():
+            self._check_present(member, record)
+
+    def verify(self, below: str = "") -> None:
+        """Compare length and digest of every listed file not read so far; CheckpointDamaged names the first bad one.
+
+        `below` limits it to the members whose names begin with that.
+        """
+        self.check_lengths()
+        for member in self.manifest.files:
+            if member.startswith(below) and member not in self._verified:
+                for _ in self._verified_chunks(member):
+                    pass
+
+    def reader(self, subdirectory: str | None = None) -> MemberReader:
+        """The files of one participant, under the names it gave them."""
+        return MemberReader(self, f"{subdirectory}/" if subdirectory else "")
+
+    def read(self, member: str) -> bytes:
+        """The contents of a listed file."""
+        return b"".join(self._verified_chunks(member))
+
+    def record(self, member: str) -> FileRecord:
+        """What the manifest says of a file; CheckpointCorrupt if it does not list it."""
+        record = self.manifest.files.get(member)
+        if record is None:
+            raise CheckpointCorrupt(
+                f"{self.name} has no {member}: the manifest does not list it. The checkpoint was written by something "
+                "else, or edited; restore another one."
+            )
+        return record
+
+    def _verified_chunks(self, member: str) -> Iterator[bytes]:
+        """The file in pieces; raises after the last one if the whole does not have the listed digest."""
+        record = self.record(member)
+        self._check_present(member, record)
+        digest = hashlib.sha256()
+        length = 0
+        for chunk in self._chunks(member):
+            digest.update(chunk)
+            length += len(chunk)
+            if length > record.length:
+                break
+            yield chunk
+        if length != record.length or digest.hexdigest() != record.sha256:
+            raise CheckpointDamaged(
+                f"{self.name}/{member} is damaged: {length} bytes were read and their sha256 is not the one in the "
+                "manifest. The disk or a tool changed it after it was published. Restore another checkpoint."
+            )
+        self._verified.add(member)
+
+    def _check_present(self, member: str, record: FileRecord) -> None:
+        for depth in range(member.count("/")):
+            self._check_directory("/".join(member.split("/")[: depth + 1]))
+        size = self._regular_size(member)
+        if size != record.length:
+            raise CheckpointDamaged(
+                f"{self.name}/{member} is damaged: it has {size} bytes, the manifest says {record.length}. It was cut "
+                "short or changed after it was published. Restore another checkpoint."
+            )
+
+    def _check_directory(self, directory: str) -> None:
+        path = f"{self._path}/{directory}" if directory else self._path
+        where = f"{self.name}/{directory}" if directory else self.name
+        try:
+            found = self._files.stat(path)
+        except FileNotFoundError:
+            raise CheckpointDamaged(f"{where} is not there. Files were removed; restore another checkpoint.") from None
+        if found.kind != "directory":
+            raise CheckpointDamaged(
+                f"{where} is no directory but a file or a link, which could lead anywhere. Somebody put it there; it "
+                "is not followed. Restore another checkpoint."
+            )
+
+    def _regular_size(self, member: str) -> int:
+        try:
+            found = self._files.stat(f"{self._path}/{member}")
+        except FileNotFoundError:
+            raise CheckpointDamaged(
+                f"{self.name}/{member} is not there. The checkpoint is incomplete: an interrupted copy, or files were "
+                "removed. Restore another checkpoint."
+            ) from None
+        if found.kind != "file":
+            raise CheckpointDamaged(
+                f"{self.name}/{member} is no regular file but a directory, a link, a fifo or a device. Somebody put it "
+                "there; it is not opened. Restore another checkpoint."
+            )
+        return found.size
+
+    def _read_whole(self, member: str, limit: int) -> bytes:
+        size = self._regular_size(member)
+        if size > limit:
+            raise CheckpointDamaged(
+                f"{self.name}/{member} has {size} bytes, more than any real one ({limit}). It was not read; restore "
+                "another checkpoint."
+            )
+        data = bytearray()
+        for chunk in self._chunks(member):
+            data += chunk
+            if len(data) > limit:
+                raise CheckpointDamaged(f"{self.name}/{member} grew while it was read. Restore another checkpoint.")
+        return bytes(data)
+
+    def _chunks(self, member: str) -> Iterator[bytes]:
+        try:
+            handle = self._files.open_read(f"{self._path}/{member}")
+            try:
+                while chunk := self._files.read(handle, _CHUNK):
+                    yield chunk
+            finally:
+                self._files.close(handle)
+        except OSError as error:
+            if error.errno not in _DAMAGE:
+                raise store_error(error, f"reading {self.name}/{member}") from error
+            raise CheckpointDamaged(
+                f"{self.name}/{member} cannot be read: {error.strerror} (errno {error.errno}). The disk has lost it, "
+                "or it was replaced by something that is no file. Restore another checkpoint."
+            ) from error
+
+
+class MemberReader:
+    """The `DirectoryReader` of one participant: it sees its own files only."""
+
+    def __init__(self, checkpoint: CheckpointReader, prefix: str) -> None:
+        self._checkpoint = checkpoint
+        self._prefix = prefix
+
+    def names(self) -> tuple[str, ...]:
+        """The names of the files here, sorted; not those of deeper directories."""
+        start = len(self._prefix)
+        return tuple(
+            sorted(
+                member[start:]
+                for member in self._checkpoint.manifest.files
+                if member.startswith(self._prefix) and "/" not in member[start:]
+            )
+        )
+
+    def read_bytes(self, name: str) -> bytes:
+        """The contents of a file."""
+        return self._checkpoint.read(self._prefix + name)
+
+    def read_json(self, name: str) -> object:
+        """The value of a JSON file."""
+        return strict_json.decode_plain(self.read_bytes(name), self._where(name))
+
+    def read_document(self, name: str, kind: type[T]) -> T:
+        """The msgspec struct in a JSON file, every field of its exact type."""
+        return strict_json.decode(self.read_bytes(name), kind, self._where(name))
+
+    def read_tensors(self, name: str) -> dict[str, torch.Tensor]:
+        """The tensors of a safetensors file: on the CPU, each owning its memory."""
+        member = self._prefix + name
+        described = self._checkpoint.record(member).tensors
+        if described is None:
+            raise CheckpointCorrupt(
+                f"{self._where(name)} is not listed as a file of tensors. The checkpoint was edited; restore another."
+            )
+        return tensor_format.from_bytes(self._checkpoint.read(member), described, self._where(name))
+
+    def _where(self, name: str) -> str:
+        return f"{self._checkpoint.name}/{self._prefix}{name}"

@@ -1,0 +1,63 @@
+"""Which checkpoints may go. Decides over values; the store does the removing, after a child is durable, never before.
+
+Only full saves count towards `keep`: a rollout snapshot is worth nothing without the full save it is anchored on. A
+damaged directory neither counts nor is removed here, so that it cannot push out a good one and stays for inspection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..errors import UsageError
+from .manifest import Identity, Kind, Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A checkpoint this writer has found whole, or has published itself."""
+
+    name: str
+    step: int
+    sequence: int
+    kind: Kind
+    anchor: str | None
+    fence: int
+    identity: Identity
+
+    @classmethod
+    def of(cls, name: str, manifest: Manifest) -> Known:
+        """What retention needs of a manifest; `name` is the directory's own, whatever its padding."""
+        return cls(
+            name=name,
+            step=manifest.step,
+            sequence=manifest.sequence,
+            kind=manifest.kind,
+            anchor=manifest.anchor,
+            fence=manifest.fence,
+            identity=manifest.identity,
+        )
+
+
+def check_keep(keep: int) -> int:
+    """Refuse a limit that would remove what was just written."""
+    if type(keep) is not int or keep < 1:
+        raise UsageError(
+            f"keep={keep!r} is no number of checkpoints to keep; it must be 1 or more. There is no value that keeps "
+            "all: give a number larger than the run will reach."
+        )
+    return keep
+
+
+def removable(known: Iterable[Known], keep: int) -> tuple[str, ...]:
+    """The names to remove now that the newest of `known` is durable, the oldest first.
+
+    Kept are the newest `keep` full saves, the newest `keep` of the rollout snapshots that are newer than all of these,
+    and the anchor of each.
+    """
+    ordered = sorted(known, key=lambda entry: entry.sequence, reverse=True)
+    full = [entry for entry in ordered if entry.kind == "full"][:keep]
+    newest_full = full[0].sequence if full else 0
+    rollout = [entry for entry in ordered if entry.kind == "rollout" and entry.sequence > newest_full][:keep]
+    kept = {entry.name for entry in full + rollout} | {entry.anchor for entry in rollout}
+    return tuple(entry.name for entry in reversed(ordered) if entry.name not in kept)

@@ -1,0 +1,101 @@
+"""A checkpoint while it is built: a directory beside its target, written file by file, each one durable."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..errors import UsageError
+from . import names, strict_json, tensor_format
+from .durable_file import write_durably
+from .files import Buffer, Files
+from .manifest import FileRecord, Manifest, TensorRecord, encode_manifest
+
+if TYPE_CHECKING:
+    import torch
+
+
+class StagedDirectory:
+    """One attempt. Used on the writer thread alone; after an error it is abandoned, never continued.
+
+    `writer()` gives participants their part of it. OSErrors pass through: whoever publishes translates them.
+    """
+
+    def __init__(self, files: Files, path: str) -> None:
+        self.path = path
+        self._files = files
+        self._records: dict[str, FileRecord] = {}
+        self._directories: list[str] = []
+        files.mkdir(path)
+
+    @property
+    def records(self) -> Mapping[str, FileRecord]:
+        """Every file written so far, by name."""
+        return self._records
+
+    def writer(self, subdirectory: str | None = None) -> StagedWriter:
+        """A writer for the files of one participant, at the top or in a directory of its own."""
+        return StagedWriter(self, f"{subdirectory}/" if subdirectory else "")
+
+    def add(self, name: str, data: Buffer, described: dict[str, TensorRecord] | None = None) -> None:
+        """Write one file durably and list it for the manifest."""
+        names.check_member_name(name)
+        if name in self._records:
+            raise UsageError(
+                f"{name!r} was written twice into one checkpoint. Two participants use the same file name; give one "
+                "of them another."
+            )
+        self._make_directories(name)
+        self._write(name, data)
+        self._records[name] = FileRecord(memoryview(data).nbytes, hashlib.sha256(data).hexdigest(), described)
+
+    def seal(self, manifest: Manifest) -> None:
+        """Write the manifest last, then make every directory durable, the innermost first."""
+        data, digest_line = encode_manifest(manifest)
+        self._write(names.MANIFEST, data)
+        self._write(names.MANIFEST_DIGEST, digest_line)
+        for directory in sorted(self._directories, key=lambda path: path.count("/"), reverse=True):
+            self._files.fsync_dir(f"{self.path}/{directory}")
+        self._files.fsync_dir(self.path)
+
+    def _make_directories(self, name: str) -> None:
+        parts = name.split("/")[:-1]
+        for depth in range(len(parts)):
+            directory = "/".join(parts[: depth + 1])
+            if directory not in self._directories:
+                self._files.mkdir(f"{self.path}/{directory}")
+                self._directories.append(directory)
+
+    def _write(self, name: str, data: Buffer) -> None:
+        write_durably(self._files, f"{self.path}/{name}", data)
+
+
+class StagedWriter:
+    """The `DirectoryWriter` of one participant: its names are relative to its own part of the checkpoint."""
+
+    def __init__(self, staged: StagedDirectory, prefix: str) -> None:
+        self._staged = staged
+        self._prefix = prefix
+
+    def write_bytes(self, name: str, data: Buffer) -> None:
+        """Write a file."""
+        self._staged.add(self._prefix + name, data)
+
+    def write_json(self, name: str, document: object) -> None:
+        """Write strict JSON from plain values; UsageError names the part that cannot be held."""
+        where = self._prefix + name
+        self._staged.add(where, strict_json.encode(strict_json.checked(document, where), where))
+
+    def write_document(self, name: str, document: msgspec.Struct) -> None:
+        """Write strict JSON from a msgspec struct whose free-form parts were checked when it was built."""
+        where = self._prefix + name
+        self._staged.add(where, strict_json.encode_readable(document, where))
+
+    def write_tensors(self, name: str, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Write a safetensors file."""
+        where = self._prefix + name
+        data, described = tensor_format.to_bytes(tensors, where)
+        self._staged.add(where, data, described)

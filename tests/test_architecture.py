@@ -1,0 +1,284 @@
+"""Who may import whom, what may be heavy, and how long a file may be: read off every source file by AST.
+
+The rules stand in the three tables below, each exception with its reason. The last tests run the checker on a small
+wrong tree, for a checker that finds nothing anywhere would pass every other test here.
+"""
+
+import ast
+import fnmatch
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("spec", "impl", "interleavings", "proofs", "cleancut")
+LONGEST_FILE = 400
+NAMES_THAT_SAY_NOTHING = {"utils", "util", "common", "misc"}
+IMPORT_LIMIT_SECONDS = 0.150
+
+# Files that may import another package of ours. Every other file imports its own package alone.
+BRIDGES = (
+    ("interleavings/scenarios/*", {"impl", "spec"}, "the programs explored are the real library"),
+    ("interleavings/refinement.py", {"impl", "spec"}, "maps events of impl to actions of spec"),
+    ("interleavings/conformance*", {"impl", "spec"}, "holds recorded runs of impl against spec"),
+    ("proofs/*", {"spec"}, "proves the very text that spec enumerates"),
+    ("cleancut/check.py", {"spec", "interleavings", "proofs"}, "runs them one after another"),
+)
+
+# Parts of the explorer that know impl and spec. Its core is generic: only a command line reaches them, and lazily.
+BRIDGE_MODULES = ("interleavings.scenarios", "interleavings.refinement", "interleavings.conformance")
+BRIDGE_FILES = ("interleavings/scenarios/*", "interleavings/refinement.py", "interleavings/conformance*")
+BRIDGE_USERS = ("interleavings/__main__.py", "interleavings/command_line.py")
+
+# Where a package from elsewhere may be imported; `lazily` is inside a function or for type checkers only.
+ANYWHERE, LAZILY = "anywhere in the file", "lazily"
+FOREIGN = (
+    ("impl/*", {"msgspec"}, ANYWHERE, "strict JSON is its one dependency"),
+    ("*/__main__.py", {"rich"}, ANYWHERE, "command lines print tables"),
+    ("*/command_line.py", {"rich"}, ANYWHERE, "command lines print tables"),
+    ("spec/counterexample.py", {"rich"}, ANYWHERE, "prints a trace as a numbered table"),
+    ("cleancut/check.py", {"rich"}, ANYWHERE, "the command line of `make check`"),
+    ("impl/tensor_plane.py", {"torch"}, ANYWHERE, "adapts torch tensors; `import impl` loads it on demand"),
+    ("impl/torch_*.py", {"torch"}, ANYWHERE, "adapt torch modules and optimizers; `import impl` loads them on demand"),
+    ("impl/store/*", {"torch", "safetensors"}, LAZILY, "tensors lie in safetensors files"),
+    ("impl/demo*", {"torch", "rich"}, ANYWHERE, "trains a real policy and prints a table; nothing imports it"),
+    ("interleavings/pytest_plugin.py", {"pytest"}, ANYWHERE, "adapts pytest; the explorer itself never imports it"),
+    ("interleavings/scenarios/*", {"torch"}, LAZILY, "the programs explored commit real tensors"),
+    ("interleavings/conformance*", {"torch"}, LAZILY, "the runs driven commit real tensors"),
+    ("proofs/*", {"z3"}, ANYWHERE, "the solver"),
+)
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported name, in full: `from .keys import Key` in `impl/ledger.py` is `impl.keys.Key`."""
+
+    name: str
+    line: int
+    lazy: bool
+
+    @property
+    def top(self) -> str:
+        return self.name.partition(".")[0]
+
+
+def source_files(root: Path) -> Iterator[tuple[str, Path]]:
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*.py")):
+            yield path.relative_to(root).as_posix(), path
+
+
+def imports_of(name: str, path: Path) -> list[Import]:
+    """Collect what a file imports, by statement or by a constant name given to `import_module`."""
+    package = name.removesuffix(".py").replace("/", ".").rpartition(".")[0]
+    found: list[Import] = []
+
+    def add(node: ast.stmt | ast.expr, target: str, lazy: bool) -> None:
+        absolute = importlib.util.resolve_name(target, package) if target.startswith(".") else target
+        found.append(Import(absolute, node.lineno, lazy))
+
+    def visit(node: ast.AST, lazy: bool) -> None:
+        match node:
+            case ast.Import(names=names):
+                for alias in names:
+                    add(node, alias.name, lazy)
+            case ast.ImportFrom(module=module, names=names, level=level):
+                base = "." * level + (module or "")
+                for alias in names:
+                    add(node, f"{base}{'' if base.endswith('.') else '.'}{alias.name}", lazy)
+            case ast.Call(
+                func=ast.Name(id="__import__" | "import_module") | ast.Attribute(attr="import_module"),
+                args=[ast.Constant(value=str(target)), *_],
+            ):
+                add(node, target, lazy)
+        inside = lazy or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for field, value in ast.iter_fields(node):
+            typing_only = isinstance(node, ast.If) and field == "body" and "TYPE_CHECKING" in ast.unparse(node.test)
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, ast.AST):
+                    visit(child, inside or typing_only)
+
+    visit(ast.parse(path.read_bytes(), name), lazy=False)
+    return found
+
+
+def matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+
+
+def crossings(root: Path) -> list[str]:
+    """Imports of one package of ours by another, where no bridge allows it."""
+    wrong = []
+    for name, path in source_files(root):
+        own = name.partition("/")[0]
+        allowed = {own}.union(*(targets for pattern, targets, _ in BRIDGES if fnmatch.fnmatch(name, pattern)))
+        for imported in imports_of(name, path):
+            if imported.top in PACKAGES and imported.top not in allowed:
+                wrong.append(f"{name}:{imported.line} imports {imported.name}")
+    return wrong
+
+
+def bridge_uses(root: Path) -> list[str]:
+    """Imports of the explorer's bridge by its core, but for the lazy ones of a command line."""
+    wrong = []
+    for name, path in source_files(root):
+        if not name.startswith("interleavings/") or matches(name, BRIDGE_FILES):
+            continue
+        for imported in imports_of(name, path):
+            is_bridge = f"{imported.name}.".startswith(tuple(f"{module}." for module in BRIDGE_MODULES))
+            if is_bridge and not (imported.lazy and name in BRIDGE_USERS):
+                wrong.append(f"{name}:{imported.line} imports {imported.name}")
+    return wrong
+
+
+def foreign_imports(root: Path) -> list[str]:
+    """Imports from outside the standard library, where FOREIGN does not list them."""
+    wrong = []
+    for name, path in source_files(root):
+        rules = [(modules, when) for pattern, modules, when, _ in FOREIGN if fnmatch.fnmatch(name, pattern)]
+        for imported in imports_of(name, path):
+            if imported.top in PACKAGES or imported.top in sys.stdlib_module_names:
+                continue
+            if not any(imported.top in modules and (imported.lazy or when == ANYWHERE) for modules, when in rules):
+                wrong.append(f"{name}:{imported.line} imports {imported.name}")
+    return wrong
+
+
+def names_that_say_nothing(root: Path) -> list[str]:
+    """Modules and folders called utils, common or misc."""
+    return [name for name, _ in source_files(root) if NAMES_THAT_SAY_NOTHING & set(Path(name).with_suffix("").parts)]
+
+
+def long_files(root: Path) -> list[str]:
+    """Files over the limit. There is no list of exceptions: such a file holds two ideas."""
+    lengths = [(name, len(path.read_text().splitlines())) for name, path in source_files(root)]
+    return [f"{name}: {lines} lines" for name, lines in lengths if lines > LONGEST_FILE]
+
+
+def python(program: str) -> str:
+    command = [sys.executable, "-c", program]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
+
+
+def test_checker_sees_every_package() -> None:
+    """A checker pointed at the wrong folder would find nothing wrong."""
+    assert {name.partition("/")[0] for name, _ in source_files(ROOT)} == set(PACKAGES)
+
+
+def test_packages_import_one_another_only_over_the_bridges() -> None:
+    """spec and impl stay independent, or the one could not be evidence about the other."""
+    assert crossings(ROOT) == []
+
+
+def test_core_of_the_explorer_is_generic() -> None:
+    """Users explore their own coroutines with it, without our library and our state machines."""
+    assert bridge_uses(ROOT) == []
+
+
+def test_foreign_packages_stay_in_the_files_that_adapt_them() -> None:
+    """Whoever uses the barrier alone installs neither torch nor a solver."""
+    assert foreign_imports(ROOT) == []
+
+
+def test_every_module_has_a_telling_name() -> None:
+    """What is called utils is a drawer, and a drawer grows."""
+    assert names_that_say_nothing(ROOT) == []
+
+
+def test_no_file_is_longer_than_a_reader_bears() -> None:
+    """One idea a file; a file of more than 400 lines holds two."""
+    assert long_files(ROOT) == []
+
+
+def test_import_impl_loads_no_heavy_package() -> None:
+    """Seconds and gigabytes for torch are for those who store tensors."""
+    program = "import sys; from impl import CheckpointBarrier; print(*sys.modules)"
+    loaded = {name.partition(".")[0] for name in python(program).split()}
+    assert loaded & {"torch", "numpy", "safetensors", "ray", "z3", "rich", "spec", "interleavings", "proofs"} == set()
+
+
+def test_import_impl_takes_at_most_150_ms() -> None:
+    """Measured above a bare interpreter. The best of five counts: the others measure what else the machine does."""
+    program = "import time; t = time.perf_counter(); from impl import CheckpointBarrier; print(time.perf_counter() - t)"
+    seconds: list[float] = []
+    while len(seconds) < 5 and min(seconds, default=1.0) > IMPORT_LIMIT_SECONDS:
+        seconds.append(float(python(program)))
+    assert min(seconds) <= IMPORT_LIMIT_SECONDS, seconds
+
+
+def test_import_cleancut_loads_none_of_the_packages() -> None:
+    """The names below it are there on demand; the import hook itself costs a millisecond or two."""
+    program = "import sys; old = set(sys.modules); import cleancut; print(*set(sys.modules) - old)"
+    loaded = sorted(python(program).split())
+    foreign = {name.partition(".")[0] for name in loaded} - sys.stdlib_module_names
+    assert foreign == {"cleancut"}
+    assert [name for name in loaded if name.startswith("cleancut")] == ["cleancut", "cleancut.alias"]
+
+
+WRONG_TREE = {
+    "spec/engine.py": "import impl.ledger\n",
+    "impl/ledger.py": "def restore():\n    from spec import cut\n",
+    "impl/dynamic.py": "from importlib import import_module\nimport_module('proofs.obligations')\n",
+    "interleavings/loop.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from impl import Ledger\n",
+    "interleavings/scenarios/barrier.py": "from impl import CheckpointBarrier\nfrom spec import barrier\n",
+    "interleavings/explorer.py": "def run():\n    from . import scenarios\n",
+    "interleavings/__main__.py": "from interleavings.refinement import follow\n",
+    "interleavings/command_line.py": "def main():\n    from interleavings import scenarios\n    import rich\n",
+    "proofs/ownership.py": "import z3\nimport impl\nfrom spec import cut\n",
+    "impl/tensor_plane.py": "import torch\n",
+    "impl/buffer.py": "def commit():\n    import torch.cuda\n",
+    "impl/store/writer.py": "import safetensors\ndef write():\n    import safetensors.torch\n",
+    "impl/utils.py": "",
+    "spec/common/names.py": "",
+    "cleancut/long.py": "pass\n" * 401,
+    "cleancut/short.py": "pass\n" * 400,
+}
+
+
+@pytest.fixture
+def wrong_tree(tmp_path: Path) -> Path:
+    for name, source in WRONG_TREE.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+    return tmp_path
+
+
+def test_checker_finds_each_crossing(wrong_tree: Path) -> None:
+    """At the top, in a function, by `import_module`, for type checkers: all of these are dependencies."""
+    assert crossings(wrong_tree) == [
+        "spec/engine.py:1 imports impl.ledger",
+        "impl/dynamic.py:2 imports proofs.obligations",
+        "impl/ledger.py:2 imports spec.cut",
+        "interleavings/loop.py:3 imports impl.Ledger",
+        "proofs/ownership.py:2 imports impl",
+    ]
+
+
+def test_checker_finds_each_use_of_the_bridge(wrong_tree: Path) -> None:
+    """Lazily is not enough outside a command line, and a command line must be lazy."""
+    assert bridge_uses(wrong_tree) == [
+        "interleavings/__main__.py:1 imports interleavings.refinement.follow",
+        "interleavings/explorer.py:2 imports interleavings.scenarios",
+    ]
+
+
+def test_checker_finds_each_foreign_import(wrong_tree: Path) -> None:
+    """A lazy import of torch in the wrong file is wrong too, and so is an eager one where it must be lazy."""
+    assert foreign_imports(wrong_tree) == [
+        "impl/buffer.py:2 imports torch.cuda",
+        "impl/store/writer.py:1 imports safetensors",
+    ]
+
+
+def test_checker_finds_drawers_and_long_files(wrong_tree: Path) -> None:
+    """A folder counts as much as a module, and 400 lines are still allowed."""
+    assert names_that_say_nothing(wrong_tree) == ["spec/common/names.py", "impl/utils.py"]
+    assert long_files(wrong_tree) == ["cleancut/long.py: 401 lines"]
