@@ -184,7 +184,7 @@ def write_manifest(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
 
 @store.system(who="writer", each="all_writers")
 def sync_manifest(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
-    """The manifest is synced."""
+    """The manifest is synced; what it says of the other files is durable."""
     return s.stage[w] == MANIFEST_WRITTEN, {
         "stage": put(s.stage, w, MANIFEST_SYNCED),
         "manifest": at_own(s, w, s.manifest, DURABLE),
