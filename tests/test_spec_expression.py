@@ -166,7 +166,7 @@ def test_the_graph_of_every_action_means_what_the_action_does(name, member):
 @pytest.mark.parametrize("member", ["spares", "borrow", "windowed", "snapshots", "background", "remainder", "epochs"])
 def test_the_graph_means_what_the_action_does_with_every_feature(member):
     """The same in every 17th state of the scopes with one feature each."""
-    assert compare("cut", member, every=17) > 50
+    assert compare("cut", member, every=17) >= 40
 
 
 def compare(name, member, every):
