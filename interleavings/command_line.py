@@ -243,17 +243,22 @@ def _replay(path: str, console: Console) -> int:
 
 def _replay_on_controller(path: str, console: Console) -> int:
     """A counterexample of a machine, driven on our own controller: it holds there, or the variant has become real."""
-    from .conformance import NotConformant, SpecTrace, controller_named, drive
+    from .conformance import FeatureMissing, NotConformant, SpecTrace, controller_named, drive
     from .conformance.spec_trace import DEFAULTS
     from .errors import Violation
 
     trace = SpecTrace.load(path)
-    controller = controller_named(DEFAULTS[trace.machine], trace.bounds)
+    if trace.machine not in DEFAULTS:
+        raise TraceUnreadable(f"{path}: the machine {trace.machine!r} has no controller to be driven on")
     try:
+        controller = controller_named(DEFAULTS[trace.machine], trace.bounds)
         drive(controller, [(action, index) for action, index, _ in trace.steps], property=trace.property)
     except (NotConformant, Violation) as broken:
         console.print(str(broken))
         return FAILS
+    except FeatureMissing as missing:
+        console.print(f"inconclusive: {missing}")
+        return OPEN
     console.print(f"{trace.property} holds on impl after the {len(trace.steps)} steps of {'+'.join(trace.variants)}")
     return HOLDS
 

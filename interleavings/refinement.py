@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 from impl.keys import Key
 from spec.barrier import DONE, IDLE, INSIDE, OPEN, OUTSIDE, QUEUED, WAITING
-from spec.cut import ADMITTED, CLAIMED, NO_ENTRY, NO_SLOT, READY, RESERVED, TRAINED, UNREADY
-from spec.cut import OPEN as CUT_OPEN
+from spec.cut.state import ADMITTED, CLAIMED, NO_ENTRY, NO_SLOT, READY, RESERVED, TRAINED, UNREADY
+from spec.cut.state import OPEN as CUT_OPEN
 
 from .follower import Coverage, Event, Follower, MachineModel, Path, Rule, Stutter, View
 
@@ -244,6 +244,10 @@ def cut_rules(prompts: Prompts) -> dict[str, Rule]:
         # action lies before the request. So the machine asks in the instant in which the cut opens.
         return [("request_cut", None), ("open_cut", None)]
 
+    def read_loader(event: Event, state: Any) -> Path:
+        # The library has no spare pool yet and writes an empty one; the machine reads its empty pool here.
+        return [("read_loader", None), ("read_pool", None)]
+
     def asks_later(event: Event, state: Any) -> Stutter:
         return Stutter(SLOTS_ARE_ATOMIC)
 
@@ -269,7 +273,7 @@ def cut_rules(prompts: Prompts) -> dict[str, Rule]:
         "request_cut": asks_later,
         "open_cut": open_cut,
         "read_sampler": same,
-        "read_loader": same,
+        "read_loader": read_loader,
         "read_buffer": same,
         "read_ledger": same,
         "read_trainer": same,

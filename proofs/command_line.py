@@ -14,12 +14,9 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-import spec.cut_properties  # registers the properties of the cut
-
 from .cut_ownership import induction
 from .obligations import Outcome, Proved, Refuted, discharge, obligations_of
 
-REGISTERED_BY = (spec.cut_properties,)
 PROVED, REFUTED, WRONG_USE, NOT_COMPLETE = 0, 1, 2, 3
 WORDS = {Proved: "holds", Refuted: "fails"}
 

@@ -1,4 +1,4 @@
-"""One owner for every prompt, for any number of prompts, batches, saves, crashes and restores.
+"""One owner for every prompt, on the complete cut machine, for any number of prompts, batches, saves and crashes.
 
 The strengthening speaks of one prompt at a time, so it needs no quantifier and the solver answers in milliseconds. Each
 conjunct says why it is needed; a test drops each in turn and sees an obligation break.
@@ -6,7 +6,9 @@ conjunct says why it is needed; a test drops each in turn and sees an obligation
 
 from __future__ import annotations
 
-from spec.cut import (
+from spec.cut import CutScope, cut
+from spec.cut.properties import owners_on_disk
+from spec.cut.state import (
     BUFFER_READ,
     CAPTURED,
     CLAIMED,
@@ -16,10 +18,9 @@ from spec.cut import (
     NO_ENTRY,
     NO_SLOT,
     OUTSIDE_WINDOW,
+    POOL_READ,
     READY,
-    TRAINED,
-    CutScope,
-    cut,
+    WRITING,
 )
 from spec.expression import Value, implies, where
 from spec.machine import Machine
@@ -30,13 +31,13 @@ from .symbols import Conjunct
 
 def unread_is_untouched(s: Value, p: Value) -> Value:
     """A prompt before the cursor has no owner. Needed by reserve_batch: the batch it hands out has none yet."""
-    untouched = (s.ledger[p] == NO_ENTRY) & (s.slot[p] == NO_SLOT) & (s.account[p] == NO_ACCOUNT)
-    return implies(s.batch_of[p] >= s.cursor, untouched)
+    untouched = (s.ledger[p] == NO_ENTRY) & (s.slot[p] == NO_SLOT)
+    return implies(s.batch_of[p] >= s.cursor, untouched & (s.account[p] == NO_ACCOUNT) & (s.spare[p] == 0))
 
 
 def handed_out_is_owned(s: Value, p: Value) -> Value:
-    """A prompt behind the cursor is in ledger, buffer or accounts. The heart of the matter: none is lost."""
-    owned = (s.ledger[p] != NO_ENTRY) | (s.slot[p] >= READY) | (s.account[p] == TRAINED)
+    """A prompt behind the cursor is in ledger, buffer, pool or accounts. The heart of the matter: none is lost."""
+    owned = (s.ledger[p] != NO_ENTRY) | (s.slot[p] >= READY) | (s.account[p] != NO_ACCOUNT) | (s.spare[p] == 1)
     return implies(s.batch_of[p] < s.cursor, owned)
 
 
@@ -50,18 +51,35 @@ def lingering_is_ready(s: Value, p: Value) -> Value:
     return implies(s.lingering[p] == 1, s.slot[p] == READY)
 
 
-def trained_has_no_other_owner(s: Value, p: Value) -> Value:
-    """A trained prompt is in neither ledger nor buffer. Needed by the reads: its account is the one owner."""
-    return implies(s.account[p] == TRAINED, (s.ledger[p] == NO_ENTRY) & (s.slot[p] == NO_SLOT))
+def settled_has_no_other_owner(s: Value, p: Value) -> Value:
+    """A trained or dropped prompt is nowhere else. Needed by the reads: its account is the one owner."""
+    elsewhere = (s.ledger[p] == NO_ENTRY) & (s.slot[p] == NO_SLOT) & (s.spare[p] == 0)
+    return implies(s.account[p] != NO_ACCOUNT, elsewhere)
+
+
+def spare_is_a_bit(s: Value, p: Value) -> Value:
+    """A prompt is in the pool or not. Needed because the other conjuncts ask for 0 at one place and 1 at another."""
+    in_image = (s.image_spare[p] == 0) | (s.image_spare[p] == 1)
+    return ((s.spare[p] == 0) | (s.spare[p] == 1)) & in_image
+
+
+def spare_has_no_other_owner(s: Value, p: Value) -> Value:
+    """A spare is in neither ledger nor buffer. Needed by substitute: the spare it takes is nobody else's."""
+    return implies(s.spare[p] == 1, (s.ledger[p] == NO_ENTRY) & (s.slot[p] == NO_SLOT))
 
 
 def image_of_the_loader(s: Value, p: Value) -> Value:
-    """Once read, the cursor in the image is the cursor. It stands still: reserve_batch needs a slot."""
+    """Once read, the cursor in the image is the cursor, until the window ends: reserve_batch needs a slot."""
     return implies(s.window >= LOADER_READ, s.image_cursor == s.cursor)
 
 
+def image_of_the_pool(s: Value, p: Value) -> Value:
+    """Once read, the image has the spares, until the window ends: whoever takes one needs a slot."""
+    return implies(s.window >= POOL_READ, s.image_spare[p] == s.spare[p])
+
+
 def image_of_the_buffer(s: Value, p: Value) -> Value:
-    """Once read, the image has as ready what the buffer owns. It stands still: commit, claim and finish need slots."""
+    """Once read, the image has as ready what the buffer owns, until the window ends: its changes need slots."""
     return implies(s.window >= BUFFER_READ, s.image_ready[p] == where(s.slot[p] >= READY, 1, 0))
 
 
@@ -72,8 +90,13 @@ def image_of_the_ledger(s: Value, p: Value) -> Value:
 
 
 def image_of_the_accounts(s: Value, p: Value) -> Value:
-    """Once read, the image has the accounts. They stand still: finish_step needs a slot."""
+    """Once read, the image has the accounts, until the window ends: finish_step and every drop need slots."""
     return implies(s.window >= CAPTURED, s.image_account[p] == s.account[p])
+
+
+def image_being_written(s: Value, p: Value) -> Value:
+    """While the image is written and the run goes on, it gives each prompt one owner. Needed to restore from it."""
+    return implies(s.window == WRITING, owners_on_disk(s, p) == where(s.batch_of[p] < s.image_cursor, 1, 0))
 
 
 STRENGTHENING: tuple[Conjunct, ...] = (
@@ -81,18 +104,30 @@ STRENGTHENING: tuple[Conjunct, ...] = (
     handed_out_is_owned,
     claimed_has_no_entry,
     lingering_is_ready,
-    trained_has_no_other_owner,
+    settled_has_no_other_owner,
+    spare_is_a_bit,
+    spare_has_no_other_owner,
     image_of_the_loader,
+    image_of_the_pool,
     image_of_the_buffer,
     image_of_the_ledger,
     image_of_the_accounts,
+    image_being_written,
 )
 
 
 def initial(s: Value, p: Value) -> Value:
     """The empty run: nothing read, nothing owned, no save under way."""
-    untouched = (s.ledger[p] == NO_ENTRY) & (s.slot[p] == NO_SLOT) & (s.account[p] == NO_ACCOUNT)
-    return (s.cursor == 0) & (s.batch_of[p] >= 0) & untouched & (s.lingering[p] == 0) & (s.window == OUTSIDE_WINDOW)
+    image_is_empty = s.image_spare[p] == 0
+    untouched = (s.ledger[p] == NO_ENTRY) & (s.slot[p] == NO_SLOT) & (s.account[p] == NO_ACCOUNT) & (s.spare[p] == 0)
+    return (
+        (s.cursor == 0)
+        & (s.batch_of[p] >= 0)
+        & image_is_empty
+        & untouched
+        & (s.lingering[p] == 0)
+        & (s.window == OUTSIDE_WINDOW)
+    )
 
 
 ASSUMES = "slots are atomic (the barrier machine); a restore reads back exactly what was published"

@@ -112,7 +112,7 @@ def obligations_of(induction: Induction) -> list[Obligation]:
             state, p = SymbolicState(machine, scope_type), Symbol("constant", "p")
             premises = [_all(strengthening, state, p, terms)]
             if at is not None:
-                guard, _ = machine.actions[at].function(state)
+                guard, _ = machine.evaluate(machine.actions[at], state)
                 premises.append(terms.term(guard))
             return premises, terms.term(function(state, p))
 

@@ -60,11 +60,8 @@ class SymbolicStep:
 def symbolic_step(machine: Machine, scope_type: type[Any], action: Action) -> SymbolicStep:
     """Call an action once on symbols. For an action with an index set the index is one symbol, any member of it."""
     before = SymbolicState(machine, scope_type)
-    if action.each is None:
-        index, (guard, effects) = None, action.function(before)
-    else:
-        index = Symbol("constant", f"index of {action.name}")
-        guard, effects = action.function(before, index)
+    index = None if action.each is None else Symbol("constant", f"index of {action.name}")
+    guard, effects = machine.evaluate(action, before, index)
     return SymbolicStep(before, index, guard, StateAfter(before, effects))
 
 

@@ -20,6 +20,10 @@ UNKNOWN = "some"
 """How the name of an integer begins that stands for a count or a total."""
 
 
+DEPTH = -1
+"""Where the bound indexes keep how many of them there are; an address is never negative."""
+
+
 class Untranslatable(Exception):
     """The graph holds something that has no z3 term here."""
 
@@ -71,16 +75,23 @@ class Terms:
     def _quantified(self, value: Symbol, bound: dict[int, Any]) -> Any:
         domain, index, body = value.arguments
         assert isinstance(domain, Domain)
-        variable = z3.FreshConst(z3.IntSort(), domain.name)
-        inner = self.term(body, {**bound, id(index): variable})
+        variable, within = self._inside(domain, index, bound)
+        inner = self.term(body, within)
         quantifier = z3.ForAll if value.operator == "all_of" else z3.Exists
         return quantifier([variable], inner)
+
+    def _inside(self, domain: Domain, index: object, bound: dict[int, Any]) -> tuple[Any, dict[int, Any]]:
+        """A variable for a bound index, named by its depth: equal graphs become equal terms, and none is captured."""
+        depth = bound.get(DEPTH, 0)
+        variable = z3.Int(f"{domain.name} at depth {depth}")
+        return variable, {**bound, DEPTH: depth + 1, id(index): variable}
 
     def _unknown(self, value: Symbol, bound: dict[int, Any]) -> Any:
         """An integer nobody knows, the same one wherever the same thing is counted."""
         domain, index, body = value.arguments
         assert isinstance(domain, Domain)
-        counted = self.term(body, {**bound, id(index): z3.Int(f"each of {domain.name}")})
+        _, within = self._inside(domain, index, bound)
+        counted = self.term(body, within)
         key = (value.operator, domain.name, counted.get_id())
         if key not in self._unknowns:
             unknown = z3.Int(f"{UNKNOWN} {value.operator} {len(self._unknowns) + 1}")

@@ -15,8 +15,8 @@ from .cut import CutScope as CutScope
 from .cut import cut as cut
 from .expression import SymbolRefused as SymbolRefused
 from .machine import Machine as Machine
-from .machine import Model as Model
 from .machine import ModelFault as ModelFault
+from .model import Model as Model
 from .reference_engine import Search as Search
 from .reference_engine import Violation as Violation
 from .reference_engine import search as search

@@ -22,6 +22,9 @@ from .machine import Machine, Progress
 OUTSIDE, WAITING, INSIDE = 0, 1, 2
 NESTED = 3  # only in the variant nested_slot: waits for a second slot while it holds the first
 IDLE, QUEUED, OPEN, DONE = 0, 1, 2, 3
+# Where a task stands that a writer started inside its slot.
+NO_CHILD, BORN, CHILD_WAITING, CHILD_INSIDE, CHILD_ENDED = 0, 1, 2, 3, 4
+CHILD_STANDS = ("none", "born", "waiting", "inside", "ended")
 WRITER_STANDS = ("outside", "waiting", "inside", "waiting for a second slot")
 CHECKPOINT_STANDS = ("idle", "queued", "open", "done")
 
@@ -40,6 +43,8 @@ class BarrierScope:
     """How many tasks may be cancelled in all."""
     expiries: int = 0
     """How many drains may give up in all."""
+    children: int = 0
+    """1: a writer may start one task inside its slot, which asks for a slot of its own."""
 
 
 barrier = Machine("barrier")
@@ -56,6 +61,7 @@ barrier.variable(
 )
 barrier.variable("late", 0, 1, "1: asked while a checkpoint was asked for or open", over="all_writers")
 barrier.variable("passed_over", 0, 2, "cuts that opened while this writer waited", over="all_writers")
+barrier.variable("child", NO_CHILD, CHILD_ENDED, "each writer's child", over="all_writers", names=CHILD_STANDS)
 barrier.variable("cut", IDLE, DONE, "where each checkpoint stands", over="all_checkpointers", names=CHECKPOINT_STANDS)
 barrier.variable(
     "place",
@@ -86,8 +92,8 @@ def shut(s: Value) -> Value:
 
 
 def drained(s: Value) -> Value:
-    """No writer holds a slot."""
-    return all_of(s.all_writers, lambda w: s.at[w] < INSIDE)
+    """Nobody holds a slot, neither a writer nor a child."""
+    return all_of(s.all_writers, lambda w: (s.at[w] < INSIDE) & (s.child[w] != CHILD_INSIDE))
 
 
 def queue_without(s: Value, c: Value) -> Value:
@@ -119,8 +125,45 @@ def enter_slot(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
 
 @barrier.system(who="writer", each="all_writers")
 def leave_slot(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
-    """Writer `w` gives its slot back. Always possible, and never waits: no cancellation can leak a slot."""
-    return s.at[w] == INSIDE, {"at": put(s.at, w, OUTSIDE), "late": put(s.late, w, 0)}
+    """Writer `w` gives its slot back, and never waits for that: no cancellation can leak a slot.
+
+    It may first have waited for the child it started; a child that was refused has ended.
+    """
+    child_waited_for = (s.child[w] == CHILD_WAITING) | (s.child[w] == CHILD_INSIDE)
+    return (s.at[w] == INSIDE) & not_(child_waited_for), {"at": put(s.at, w, OUTSIDE), "late": put(s.late, w, 0)}
+
+
+@barrier.system(who="writer", each="all_writers", when=lambda scope: scope.children)
+def start_child(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
+    """Writer `w`, inside its slot, starts a task, which inherits the section."""
+    return (s.at[w] == INSIDE) & (s.child[w] == NO_CHILD), {"child": put(s.child, w, BORN)}
+
+
+@barrier.system(who="child", each="all_writers", when=lambda scope: scope.children)
+def refuse_child(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
+    """The child of writer `w` asks for a slot while the section it inherited is open: refused, nothing else changes.
+
+    A writer that asks for a second slot itself is refused in the same way, which changes nothing at all.
+    """
+    return (s.child[w] == BORN) & (s.at[w] == INSIDE), {"child": put(s.child, w, CHILD_ENDED)}
+
+
+@barrier.system(who="child", each="all_writers", when=lambda scope: scope.children)
+def child_request(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
+    """The child of writer `w` asks for a slot once the section it inherited has ended: a request like any other."""
+    return (s.child[w] == BORN) & (s.at[w] != INSIDE), {"child": put(s.child, w, CHILD_WAITING)}
+
+
+@barrier.system(who="child", each="all_writers", when=lambda scope: scope.children)
+def child_enter(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
+    """The child of writer `w` enters its slot."""
+    return (s.child[w] == CHILD_WAITING) & not_(shut(s)), {"child": put(s.child, w, CHILD_INSIDE)}
+
+
+@barrier.system(who="child", each="all_writers", when=lambda scope: scope.children)
+def child_leave(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
+    """The child of writer `w` gives its slot back."""
+    return s.child[w] == CHILD_INSIDE, {"child": put(s.child, w, CHILD_ENDED)}
 
 
 @barrier.system(who="checkpoint", each="all_checkpointers")
@@ -147,6 +190,7 @@ def released(s: Value, c: Value) -> dict[str, Value]:
         "cut": put(s.cut, c, DONE),
         "place": queue_without(s, c),
         "at": each(s.all_writers, lambda w: where(s.at[w] == WAITING, INSIDE, s.at[w])),
+        "child": each(s.all_writers, lambda w: where(s.child[w] == CHILD_WAITING, CHILD_INSIDE, s.child[w])),
         "late": each(s.all_writers, lambda w: 0),
         "passed_over": each(s.all_writers, lambda w: 0),
     }
@@ -175,8 +219,12 @@ def withdraw_slot(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
 
 @barrier.environment(each="all_writers")
 def cancel_inside(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
-    """Writer `w` is cancelled inside its slot and gives it back all the same; it will ask no more."""
+    """Writer `w` is cancelled inside its slot and gives it back all the same; it will ask no more.
+
+    A child that has not asked for its slot yet goes with it.
+    """
     return (s.at[w] == INSIDE) & (s.cancellations_left > 0), {
+        "child": put(s.child, w, where(s.child[w] == BORN, CHILD_ENDED, s.child[w])),
         "at": put(s.at, w, OUTSIDE),
         "rounds_left": put(s.rounds_left, w, 0),
         "late": put(s.late, w, 0),
@@ -249,8 +297,8 @@ def some_cut_open(s: Value) -> Value:
 
 @barrier.always(each="all_writers", witness=some_cut_open)
 def cut_excludes_writers(s: Value, w: Value) -> Value:
-    """While a cut is open no writer is inside a slot."""
-    return implies(some_cut_open(s), s.at[w] < INSIDE)
+    """While a cut is open nobody is inside a slot, neither a writer nor a child."""
+    return implies(some_cut_open(s), (s.at[w] < INSIDE) & (s.child[w] != CHILD_INSIDE))
 
 
 @barrier.always(
@@ -279,17 +327,20 @@ def writers_not_starved(s: Value, w: Value) -> Value:
 
 
 def finished(s: Value) -> Value:
-    """Every writer has had its slots and every checkpoint its cut."""
-    return all_of(s.all_writers, lambda w: (s.at[w] == OUTSIDE) & (s.rounds_left[w] == 0)) & all_of(
-        s.all_checkpointers, lambda c: s.cut[c] == DONE
-    )
+    """Every writer has had its slots, every child has ended, and every checkpoint has had its cut."""
+
+    def writer_ended(w: Value) -> Value:
+        child_ended = (s.child[w] == NO_CHILD) | (s.child[w] == CHILD_ENDED)
+        return (s.at[w] == OUTSIDE) & (s.rounds_left[w] == 0) & child_ended
+
+    return all_of(s.all_writers, writer_ended) & all_of(s.all_checkpointers, lambda c: s.cut[c] == DONE)
 
 
 def rank(s: Value) -> Value:
     """Rises with every action of ours: slots asked for, entered and left; checkpoints queued, open and done."""
     standing = total(
         s.all_writers,
-        lambda w: where(s.at[w] == WAITING, -2, where(s.at[w] == OUTSIDE, 0, -1)) - 3 * s.rounds_left[w],
+        lambda w: where(s.at[w] == WAITING, -2, where(s.at[w] == OUTSIDE, 0, -1)) - 3 * s.rounds_left[w] + s.child[w],
     )
     return standing + total(s.all_checkpointers, lambda c: s.cut[c])
 
@@ -306,7 +357,8 @@ def describe(s: Value, domain: str | None, index: int) -> str:
     """One line about a writer or a checkpoint, for a counterexample."""
     if domain == "all_writers":
         late = ", asked late" if s.late[index] else ""
-        return f"writer {index} is {WRITER_STANDS[s.at[index]]}{late}"
+        child = f", its child {CHILD_STANDS[s.child[index]]}" if s.child[index] else ""
+        return f"writer {index} is {WRITER_STANDS[s.at[index]]}{late}{child}"
     place = f", place {s.place[index]} in the queue" if s.place[index] else ""
     return f"checkpoint {index} is {CHECKPOINT_STANDS[s.cut[index]]}{place}"
 

@@ -6,7 +6,21 @@ instant, as the library does, so most counterexamples are one step shorter.
 
 from __future__ import annotations
 
-from .barrier import INSIDE, NESTED, OPEN, OUTSIDE, QUEUED, WAITING, barrier, drained, queue_without, released, shut
+from .barrier import (
+    BORN,
+    CHILD_WAITING,
+    INSIDE,
+    NESTED,
+    OPEN,
+    OUTSIDE,
+    QUEUED,
+    WAITING,
+    barrier,
+    drained,
+    queue_without,
+    released,
+    shut,
+)
 from .expression import Value, any_of, each, not_, put, where
 from .machine import Machine
 
@@ -93,6 +107,18 @@ def nested_slot(machine: Machine) -> None:
 
     machine.system(who="writer", each="all_writers")(enter_nested)
     machine.environment(each="all_writers")(nest)
+
+
+@barrier.variant(breaks="no_deadlock", scope="children", length=5)
+def child_slot(machine: Machine) -> None:
+    """A child may ask for a slot under its parent's: the parent waits for the child, the child for the checkpoint."""
+
+    def child_request(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
+        """Whether or not the parent is inside."""
+        return s.child[w] == BORN, {"child": put(s.child, w, CHILD_WAITING)}
+
+    machine.replace("child_request", child_request)
+    machine.remove("refuse_child")
 
 
 @barrier.variant(breaks="writers_not_starved", scope="two_checkpoints", length=6)

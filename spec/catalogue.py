@@ -4,16 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import barrier_variants, cut_properties, cut_variants
-from .barrier import BarrierScope, barrier
-from .cut import CutScope, cut
+from . import (
+    barrier_variants,
+    cut_variants,
+    save_variants,
+    store_properties,
+    store_variants,
+    trouble_variants,
+)
+from .barrier import barrier
+from .combined import combined
+from .cut import cut
 from .machine import Machine, Variant
-from .scopes import SMALL, Pinned
+from .scopes import SMALL, Pinned, Scope
+from .store import store
 
 # The variants and properties register themselves when their modules are imported.
-REGISTERED_BY = (barrier_variants, cut_properties, cut_variants)
+REGISTERED_BY = (
+    barrier_variants,
+    cut_variants,
+    trouble_variants,
+    save_variants,
+    store_properties,
+    store_variants,
+)
 
-MACHINES: dict[str, Machine] = {"barrier": barrier, "cut": cut}
+MACHINES: dict[str, Machine] = {"barrier": barrier, "cut": cut, "store": store, "combined": combined}
 SCOPE_SIZES = ("small", "medium", "large")
 
 
@@ -23,14 +39,12 @@ class UnknownName(Exception):
 
 def machine_named(name: str) -> Machine:
     """The machine of that name."""
-    if name == "store":
-        raise UnknownName("the machine 'store' is not built yet; there are: " + ", ".join(MACHINES))
     if name not in MACHINES:
         raise UnknownName(f"no machine {name!r}; there are: {', '.join(MACHINES)}")
     return MACHINES[name]
 
 
-def scopes_named(machine: Machine, name: str) -> dict[str, tuple[BarrierScope | CutScope, Pinned]]:
+def scopes_named(machine: Machine, name: str) -> dict[str, tuple[Scope, Pinned]]:
     """The scopes a name stands for: `small` is a family, `small/two_batches` (or `two_batches`) one member of it."""
     family = SMALL[machine.name]
     if name == "small":

@@ -59,7 +59,12 @@ class MachineResult:
             return "fails"
         if seen != {"holds"}:
             return "bounded" if "bounded" in seen else "inconclusive"
-        return "inconclusive" if all(name in s.search.unwitnessed for s in self.scopes) else "holds"
+        return "inconclusive" if any(label.split(" at ")[0] == name for label in self.unwitnessed) else "holds"
+
+    @property
+    def unwitnessed(self) -> set[str]:
+        """The claims whose premise occurs in none of the scopes."""
+        return set.intersection(*(set(s.search.unwitnessed) for s in self.scopes))
 
     @property
     def why(self) -> str:
@@ -67,8 +72,7 @@ class MachineResult:
         reasons = [f"{s.scope}: {s.search.why}" for s in self.scopes if s.search.why]
         reasons += [s.drift for s in self.scopes if s.drift]
         if not self.failed:
-            unshown = [name for name, verdict in self.properties.items() if verdict == "inconclusive"]
-            reasons += [f"the premise of {name} never occurs in these scopes" for name in unshown]
+            reasons += [f"the premise of {name} never occurs in these scopes" for name in sorted(self.unwitnessed)]
         return "; ".join(reasons)
 
     @property

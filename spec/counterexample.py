@@ -14,7 +14,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from .machine import Model, ModelFault
+from .machine import ModelFault
+from .model import Model
 from .reference_engine import Search, Violation
 
 FORMAT = "cleancut-spec-trace"

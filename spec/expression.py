@@ -166,8 +166,29 @@ class SymbolicVector:
         return f"{self.operator}<{self.domain.name}>({', '.join(map(repr, self.arguments))})"
 
 
+class Each:
+    """A plain vector that is worked out only when its action is taken: most actions are disabled in most states."""
+
+    __slots__ = ("_domain", "_function")
+
+    def __init__(self, domain: Domain, function: Callable[[Value], Value]) -> None:
+        self._domain = domain
+        self._function = function
+
+    def __getitem__(self, index: int) -> Value:
+        return self._function(index)
+
+    def vector(self) -> Vector:
+        """The elements, worked out."""
+        return Vector(int(self._function(i)) for i in self._domain)
+
+
 def where(condition: Value, then: Value, otherwise: Value) -> Value:
     """`then` where the condition holds, else `otherwise`; both are numbers, truth values, or vectors of one domain."""
+    if condition is True:
+        return then
+    if condition is False:
+        return otherwise
     if isinstance(condition, Symbol):
         if isinstance(then, SymbolicVector) or isinstance(otherwise, SymbolicVector):
             return SymbolicVector("where", then.domain, condition, then, otherwise)
@@ -177,11 +198,15 @@ def where(condition: Value, then: Value, otherwise: Value) -> Value:
 
 def not_(condition: Value) -> Value:
     """The negation of a truth value."""
+    if condition is True:
+        return False
     return Symbol("not", condition) if isinstance(condition, Symbol) else not condition
 
 
 def implies(premise: Value, conclusion: Value) -> Value:
     """The conclusion holds wherever the premise does. Both sides are evaluated: guard an index in the conclusion."""
+    if premise is False:
+        return True
     if isinstance(premise, Symbol) or isinstance(conclusion, Symbol):
         return Symbol("implies", premise, conclusion)
     return (not premise) or conclusion
@@ -192,7 +217,7 @@ def each(domain: Domain, function: Callable[[Value], Value]) -> Value:
     if domain.size is None:
         index = Symbol("index", domain)
         return SymbolicVector("each", domain, index, function(index))
-    return Vector(int(function(i)) for i in range(domain.size))
+    return Each(domain, function)
 
 
 def put(vector: Value, index: Value, value: Value) -> Value:
@@ -207,7 +232,11 @@ def all_of(domain: Domain, function: Callable[[Value], Value]) -> Value:
     if domain.size is None:
         index = Symbol("index", domain)
         return Symbol("all_of", domain, index, function(index))
-    return all(function(i) for i in range(domain.size))
+    # Loops and not all() and any(): these are most of the time of a search.
+    for i in range(domain.size):  # noqa: SIM110
+        if not function(i):
+            return False
+    return True
 
 
 def any_of(domain: Domain, function: Callable[[Value], Value]) -> Value:
@@ -215,7 +244,10 @@ def any_of(domain: Domain, function: Callable[[Value], Value]) -> Value:
     if domain.size is None:
         index = Symbol("index", domain)
         return Symbol("any_of", domain, index, function(index))
-    return any(function(i) for i in range(domain.size))
+    for i in range(domain.size):  # noqa: SIM110
+        if function(i):
+            return True
+    return False
 
 
 def count(domain: Domain, function: Callable[[Value], Value]) -> Value:

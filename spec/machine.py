@@ -1,20 +1,22 @@
-"""What a machine is made of: variables, actions, properties, variants; and a model, a machine within one scope.
+"""What a machine is made of: variables, actions, properties, variants.
 
-A machine is written once, for any size. `Machine.model(scope, variants)` fixes the size and applies the variants; the
-engines enumerate the model. Nothing here knows the protocol.
+A machine is written once, for any size. `Machine.model(scope, variants)` fixes the size and applies the variants (see
+`model`); the engines enumerate that. Nothing here knows the protocol.
 """
 
 from __future__ import annotations
 
-import collections
 import copy
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
-from .expression import Domain, Value, Vector
+from .expression import Value
+
+if TYPE_CHECKING:
+    from .model import Model
 
 Kind = Literal["system", "environment"]
 Bound = int | Callable[[Any], int]
@@ -56,6 +58,10 @@ class Action:
     progress: bool
     who: str
     """Who takes it, for people: a task, a pump, the environment; with the index when it is taken for one."""
+    slot: bool = False
+    """Whether it happens inside a mutation slot: the machine's `slot_guard` is then part of its guard."""
+    when: Callable[[Any], Any] | None = None
+    """The scopes that have this action; None is all of them. A feature switched off costs a search nothing."""
 
     @property
     def meaning(self) -> str:
@@ -136,6 +142,8 @@ class Machine:
     actions: dict[str, Action] = field(default_factory=dict)
     properties: dict[str, Property] = field(default_factory=dict)
     progress: Progress | None = None
+    slot_guard: Callable[[Any], Value] | None = None
+    """When a mutation slot may be entered; with it, actions registered with `slot=True` are disabled elsewhere."""
     describe: Callable[[Any, str | None, int], str] | None = None
     """One line about the thing a property fails at: `describe(state, domain, index)`."""
     variants: dict[str, Variant] = field(default_factory=dict)
@@ -164,19 +172,37 @@ class Machine:
         start = low if initial is None else initial
         self.variables[name] = Variable(name, low, high, start, over, meaning, dict(enumerate(names)))
 
-    def system(self, *, who: str, each: str | None = None, progress: bool = True) -> Callable[[Any], Any]:
+    def system(
+        self,
+        *,
+        who: str,
+        each: str | None = None,
+        progress: bool = True,
+        slot: bool = False,
+        when: Callable[[Any], Any] | None = None,
+    ) -> Callable[[Any], Any]:
         """Register an action of ours."""
-        return self._register("system", who, each, progress)
+        return self._register("system", who, each, progress, slot, when)
 
-    def environment(self, *, each: str | None = None) -> Callable[[Any], Any]:
+    def environment(
+        self, *, each: str | None = None, slot: bool = False, when: Callable[[Any], Any] | None = None
+    ) -> Callable[[Any], Any]:
         """Register an action that is done to us: a crash, a cancellation, a loss. Never progress."""
-        return self._register("environment", "environment", each, False)
+        return self._register("environment", "environment", each, False, slot, when)
 
-    def _register(self, kind: Kind, who: str, each: str | None, progress: bool) -> Callable[[Any], Any]:
+    def _register(
+        self,
+        kind: Kind,
+        who: str,
+        each: str | None,
+        progress: bool,
+        slot: bool,
+        when: Callable[[Any], Any] | None,
+    ) -> Callable[[Any], Any]:
         def register(function: Callable[..., tuple[Value, dict[str, Value]]]) -> Any:
             name = function.__name__
             self._refuse_double(name, self.actions)
-            self.actions[name] = Action(name, function, kind, each, progress, who)
+            self.actions[name] = Action(name, function, kind, each, progress, who, slot, when)
             return function
 
         return register
@@ -231,6 +257,19 @@ class Machine:
             raise ModelFault(f"machine {self.name!r} has no action {name!r} to replace")
         self.actions[name] = dataclasses.replace(self.actions[name], function=function)
 
+    def outside_slot(self, name: str) -> None:
+        """Let an action happen without a mutation slot (used by variants)."""
+        if name not in self.actions or not self.actions[name].slot:
+            raise ModelFault(f"machine {self.name!r} has no action {name!r} inside a slot")
+        self.actions[name] = dataclasses.replace(self.actions[name], slot=False)
+
+    def evaluate(self, action: Action, state: Any, index: Any = None) -> tuple[Value, dict[str, Value]]:
+        """The whole guard of an action, its slot included, and its effects; on a plain state or on symbols."""
+        guard, effects = action.function(state) if action.each is None else action.function(state, index)
+        if action.slot and self.slot_guard is not None:
+            guard = self.slot_guard(state) & guard
+        return guard, effects
+
     def remove(self, name: str) -> None:
         """Take an action away (used by variants)."""
         if name not in self.actions:
@@ -246,6 +285,7 @@ class Machine:
         machine = copy.copy(self)
         machine.variables = dict(self.variables)
         machine.actions = dict(self.actions)
+        machine.domains = dict(self.domains)
         machine.properties = dict(self.properties)
         for name in variants:
             if name not in self.variants:
@@ -255,106 +295,6 @@ class Machine:
 
     def model(self, scope: Any, variants: Sequence[str] = ()) -> Model:
         """This machine within one scope, with the named variants applied."""
+        from .model import Model
+
         return Model(self.varied(variants), scope, tuple(variants))
-
-
-@dataclass(frozen=True)
-class Step:
-    """One enabled action of a state: its name, the index it is taken for, and the state it leads to."""
-
-    action: Action
-    index: int | None
-    state: Any
-
-
-class Model:
-    """A machine within one scope: plain states, their successors, and the properties to hold.
-
-    A state is a named tuple of integers and vectors, so it is frozen, hashable and cheap to compare; the constants of
-    the scope are attributes of its class, so an action reads both the same way.
-    """
-
-    def __init__(self, machine: Machine, scope: Any, variants: tuple[str, ...]) -> None:
-        self.machine = machine
-        self.scope = scope
-        self.variants = variants
-        self.domains = {name: Domain(name, size(scope)) for name, size in machine.domains.items()}
-        base = collections.namedtuple(f"{machine.name.capitalize()}State", list(machine.variables))  # type: ignore[misc]
-        attributes: dict[str, object] = {"__slots__": ()}
-        attributes.update({f.name: getattr(scope, f.name) for f in fields(scope)})
-        attributes.update(self.domains)
-        for name, (over, value) in machine.constants.items():
-            attributes[name] = Vector(value(scope, i) for i in range(machine.domains[over](scope)))
-        clash = set(attributes) & set(machine.variables)
-        if clash:
-            raise ModelFault(f"machine {machine.name!r}: {sorted(clash)} named both as variable and as constant")
-        self.state_type: Any = type(base.__name__, (base,), attributes)
-        self._ranges = [
-            (v.name, self._resolve(v.low), self._resolve(v.high), v.over) for v in machine.variables.values()
-        ]
-        self._instances: list[tuple[Action, int | None]] = [
-            (action, index) for action in machine.actions.values() for index in self._indexes(action.each)
-        ]
-        self.initial = self.state_type(*(self._initial(v) for v in machine.variables.values()))
-        self.check_ranges(self.initial, "the initial state")
-
-    def _resolve(self, bound: Bound) -> int:
-        return bound if isinstance(bound, int) else bound(self.scope)
-
-    def _initial(self, variable: Variable) -> int | Vector:
-        value = self._resolve(variable.initial)
-        if variable.over is None:
-            return value
-        return Vector([value] * self.machine.domains[variable.over](self.scope))
-
-    def _indexes(self, each: str | None) -> Iterator[int | None]:
-        if each is None:
-            yield None
-        else:
-            yield from range(self.machine.domains[each](self.scope))
-
-    def check_ranges(self, state: Any, origin: str) -> None:
-        """Refuse a state with a value outside its declared range: the text of the machine is wrong."""
-        for (name, low, high, over), value in zip(self._ranges, state, strict=True):
-            values = value if over is not None else (value,)
-            for item in values:
-                if not low <= item <= high:
-                    raise ModelFault(f"{origin} sets {name} to {value}, outside [{low}, {high}]")
-
-    def steps(self, state: Any) -> Iterator[Step]:
-        """The enabled actions of a state, in the fixed order of the text, so that a path replays."""
-        for action, index in self._instances:
-            guard, effects = action.function(state) if index is None else action.function(state, index)
-            if guard is True:
-                yield Step(action, index, self._after(state, action, effects))
-            elif guard is not False:
-                raise ModelFault(
-                    f"the guard of {action.name} gave {guard!r}, no truth value; likely cause: `~` or arithmetic in it"
-                )
-
-    def _after(self, state: Any, action: Action, effects: dict[str, Value]) -> Any:
-        try:
-            return state._replace(**effects)
-        except (TypeError, ValueError) as fault:
-            raise ModelFault(
-                f"{action.name} changes a variable that {self.machine.name!r} does not have: {fault}"
-            ) from None
-
-    def step_named(self, state: Any, name: str, index: int | None) -> Step | None:
-        """The step of that action and index if it is enabled in this state."""
-        action = self.machine.actions.get(name)
-        if action is None:
-            raise ModelFault(f"machine {self.machine.name!r} has no action {name!r}")
-        guard, effects = action.function(state) if action.each is None else action.function(state, index)
-        return Step(action, index, self._after(state, action, effects)) if guard is True else None
-
-    def finished(self, state: Any) -> bool:
-        """Whether nothing is left to do."""
-        assert self.machine.progress is not None
-        return bool(self.machine.progress.finished(state))
-
-    def violated_indexes(self, each: str | None, claim: Claim, state: Any) -> tuple[int | None, ...]:
-        """The indexes at which a state breaks a claim; (None,) for one without index; empty when it holds."""
-        if each is None:
-            return () if claim.function(state) else (None,)
-        return tuple(i for i in range(self.machine.domains[each](self.scope)) if not claim.function(state, i))

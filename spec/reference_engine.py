@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from .machine import Claim, Model, Property, Step
+from .machine import Claim, Property
+from .model import Model, Step
 
 Verdict = Literal["holds", "fails", "bounded", "inconclusive"]
 
@@ -48,6 +49,7 @@ class Search:
     seconds: float
     properties: dict[str, Verdict]
     unwitnessed: tuple[str, ...]
+    """The claims whose premise never occurred: the property, or `property at action`."""
     taken: dict[str, int] = field(repr=False)
     violation: Violation | None = None
     why: str = ""
@@ -181,7 +183,7 @@ def search(
         cut_short = "interrupted"
     violation = searcher.violation()
     complete = violation is None and not cut_short
-    unwitnessed = tuple(dict.fromkeys(name for name, _ in searcher.unwitnessed)) if complete else ()
+    unwitnessed = tuple(n if at is None else f"{n} at {at}" for n, at in searcher.unwitnessed) if complete else ()
     verdict: Verdict = "fails" if violation else "bounded" if cut_short else "holds"
     verdicts: dict[str, Verdict] = dict.fromkeys(searcher.names, "holds" if complete else "bounded")
     if violation:

@@ -9,7 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .barrier import BarrierScope
-from .cut import CutScope
+from .cut import READY_FIRST, WEIGHT_FIFO, WINDOWED, CutScope
+from .store import StoreScope
+
+Scope = BarrierScope | CutScope | StoreScope
 
 
 @dataclass(frozen=True)
@@ -21,14 +24,19 @@ class Pinned:
     depth: int
 
 
-SMALL: dict[str, dict[str, tuple[BarrierScope | CutScope, Pinned]]] = {
+SMALL: dict[str, dict[str, tuple[Scope, Pinned]]] = {
     "barrier": {
         "one_round": (BarrierScope(writers=1, rounds=1, checkpointers=1), Pinned(18, 22, 5)),
         "one_cancellation": (BarrierScope(writers=1, rounds=1, checkpointers=1, cancellations=1), Pinned(25, 56, 5)),
         "two_checkpoints": (BarrierScope(writers=1, rounds=1, checkpointers=2), Pinned(76, 120, 8)),
+        "children": (BarrierScope(writers=1, rounds=1, checkpointers=1, children=1), Pinned(39, 55, 8)),
         "two_rounds": (
             BarrierScope(writers=2, rounds=2, checkpointers=1, cancellations=1, expiries=1),
             Pinned(414, 1473, 14),
+        ),
+        "two_children": (
+            BarrierScope(writers=2, rounds=1, checkpointers=1, cancellations=1, children=1),
+            Pinned(589, 1870, 13),
         ),
         "three_writers": (
             BarrierScope(writers=3, rounds=1, checkpointers=2, cancellations=1, expiries=1),
@@ -36,22 +44,114 @@ SMALL: dict[str, dict[str, tuple[BarrierScope | CutScope, Pinned]]] = {
         ),
     },
     "cut": {
-        "one_batch": (CutScope(batches=1, batch_size=1, lookahead=0, saves=1, crashes=1), Pinned(83, 113, 15)),
-        "one_pair": (CutScope(batches=1, batch_size=2, lookahead=0, saves=1, crashes=1), Pinned(174, 288, 17)),
-        "two_batches": (CutScope(batches=2, batch_size=1, lookahead=0, saves=1, crashes=1), Pinned(190, 279, 22)),
+        "one_batch": (CutScope(batches=1, batch_size=1, lookahead=0, saves=1, crashes=1), Pinned(93, 123, 16)),
+        "one_pair": (CutScope(batches=1, batch_size=2, lookahead=0, saves=1, crashes=1), Pinned(193, 313, 18)),
+        "one_failure": (
+            CutScope(batches=1, batch_size=1, lookahead=0, saves=1, crashes=1, failures=1),
+            Pinned(134, 168, 18),
+        ),
+        "two_batches": (CutScope(batches=2, batch_size=1, lookahead=0, saves=1, crashes=1), Pinned(228, 320, 23)),
         "two_batches_ahead": (
             CutScope(batches=2, batch_size=1, lookahead=1, saves=2, crashes=2),
-            Pinned(969, 1695, 30),
+            Pinned(1265, 2102, 32),
         ),
-        "two_pairs": (CutScope(batches=2, batch_size=2, lookahead=0, saves=2, crashes=1), Pinned(1170, 2030, 34)),
-        "two_pairs_ahead": (
-            CutScope(batches=2, batch_size=2, lookahead=1, saves=2, crashes=2),
-            Pinned(5001, 11969, 34),
+        "two_pairs": (CutScope(batches=2, batch_size=2, lookahead=0, saves=2, crashes=1), Pinned(1667, 2804, 36)),
+        "two_pairs_ahead": (CutScope(batches=2, batch_size=2, lookahead=1, saves=1, crashes=1), Pinned(1975, 4772, 27)),
+        "three_batches": (CutScope(batches=3, batch_size=1, lookahead=1, saves=1, crashes=2), Pinned(906, 1648, 30)),
+        # One feature each.
+        "retries": (
+            CutScope(batches=1, batch_size=2, lookahead=0, saves=1, crashes=1, failures=2, retries=1, in_flight=1),
+            Pinned(817, 1336, 22),
         ),
-        "three_batches": (CutScope(batches=3, batch_size=1, lookahead=1, saves=2, crashes=2), Pinned(2030, 3742, 37)),
-        "unstamped": (
-            CutScope(batches=2, batch_size=2, lookahead=1, saves=2, crashes=2, stamped=0),
-            Pinned(6952, 16004, 34),
+        "failures": (
+            CutScope(batches=2, batch_size=2, lookahead=1, saves=1, crashes=1, failures=1),
+            Pinned(6612, 15587, 29),
         ),
+        "spares": (
+            CutScope(batches=3, batch_size=1, lookahead=0, saves=1, crashes=1, failures=1, spares=1),
+            Pinned(2201, 3241, 32),
+        ),
+        "borrow": (
+            CutScope(batches=4, batch_size=1, lookahead=1, saves=0, crashes=0, failures=1, spares=1, borrow=1),
+            Pinned(1352, 3053, 28),
+        ),
+        "remainder": (
+            CutScope(batches=3, batch_size=2, lookahead=0, saves=1, crashes=1, last_batch=1, spares=1),
+            Pinned(1560, 2837, 35),
+        ),
+        "short_batch": (
+            CutScope(batches=2, batch_size=2, lookahead=0, saves=1, crashes=1, last_batch=1),
+            Pinned(398, 670, 25),
+        ),
+        "short_dropped": (
+            CutScope(batches=2, batch_size=2, lookahead=0, saves=1, crashes=1, last_batch=1, drop_short=1),
+            Pinned(313, 554, 19),
+        ),
+        "epochs": (
+            CutScope(batches=2, batch_size=2, lookahead=0, saves=1, crashes=1, last_batch=1, epochs=2),
+            Pinned(1175, 2061, 42),
+        ),
+        "snapshots": (
+            CutScope(batches=2, batch_size=1, lookahead=0, saves=1, crashes=2, snapshots=1),
+            Pinned(667, 940, 32),
+        ),
+        "background": (
+            CutScope(batches=2, batch_size=1, lookahead=1, saves=1, crashes=1, background=1, write_back=1),
+            Pinned(799, 2041, 26),
+        ),
+        "failed_saves": (
+            CutScope(batches=2, batch_size=1, lookahead=0, saves=2, crashes=1, failed_saves=1, background=1),
+            Pinned(1518, 3332, 34),
+        ),
+        "replay_free": (
+            CutScope(batches=2, batch_size=1, lookahead=1, saves=2, crashes=2, replay_free=1),
+            Pinned(1265, 2222, 32),
+        ),
+        "windowed_tight": (
+            CutScope(batches=2, batch_size=1, lookahead=0, saves=1, crashes=1, sampler=WINDOWED),
+            Pinned(301, 475, 23),
+        ),
+        "windowed": (
+            CutScope(batches=3, batch_size=1, lookahead=0, saves=1, crashes=1, sampler=WINDOWED, capacity=2),
+            Pinned(2229, 4310, 30),
+        ),
+        "windowed_pairs": (
+            CutScope(batches=2, batch_size=2, lookahead=2, saves=1, crashes=1, sampler=WINDOWED, capacity=4),
+            Pinned(3527, 7747, 29),
+        ),
+        "weight_fifo_failures": (
+            CutScope(batches=2, batch_size=1, lookahead=0, saves=1, crashes=1, sampler=WEIGHT_FIFO, failures=1),
+            Pinned(394, 539, 25),
+        ),
+        "weight_fifo": (
+            CutScope(batches=3, batch_size=1, lookahead=1, saves=1, crashes=1, sampler=WEIGHT_FIFO),
+            Pinned(1722, 3204, 30),
+        ),
+        "weight_fifo_pairs": (
+            CutScope(batches=4, batch_size=2, lookahead=1, saves=0, crashes=0, sampler=WEIGHT_FIFO),
+            Pinned(4929, 15881, 36),
+        ),
+        "weight_fifo_epochs": (
+            CutScope(
+                batches=2, batch_size=2, lookahead=1, saves=0, crashes=0, sampler=WEIGHT_FIFO, last_batch=1, epochs=2
+            ),
+            Pinned(2968, 9223, 31),
+        ),
+        "ready_first": (
+            CutScope(batches=3, batch_size=1, lookahead=1, saves=1, crashes=1, sampler=READY_FIRST),
+            Pinned(1843, 3396, 30),
+        ),
+    },
+    "combined": {
+        "one_batch": (CutScope(batches=1, batch_size=1, lookahead=0, saves=1, crashes=1), Pinned(565, 1820, 31)),
+        "two_batches": (CutScope(batches=2, batch_size=1, lookahead=1, saves=1, crashes=1), Pinned(3303, 12077, 50)),
+    },
+    "store": {
+        "one_save": (StoreScope(attempts=1, crashes=1), Pinned(128, 260, 14)),
+        "two_saves": (StoreScope(attempts=2, crashes=1), Pinned(1218, 2877, 26)),
+        "failing_disk": (StoreScope(attempts=2, crashes=1, errors=1), Pinned(7844, 27187, 26)),
+        "two_writers": (StoreScope(attempts=2, crashes=0, writers=2, lost_locks=1), Pinned(8189, 31738, 26)),
+        "two_writers_crash": (StoreScope(attempts=2, crashes=1, writers=2), Pinned(2404, 5753, 26)),
+        "rewind": (StoreScope(attempts=3, crashes=1, rewinds=1), Pinned(3610, 8707, 37)),
     },
 }

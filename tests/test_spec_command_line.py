@@ -19,7 +19,7 @@ def test_check_of_all_machines_sums_up(tmp_path, capsys):
     document = json.loads((tmp_path / "out.json").read_text())
     assert status == 0
     assert document.keys() >= CHECK_KEYS | {"machines"}
-    assert [m["machine"] for m in document["machines"]] == ["barrier", "cut"]
+    assert [m["machine"] for m in document["machines"]] == ["barrier", "cut", "store", "combined"]
     assert document["states"] == sum(m["states"] for m in document["machines"])
     assert (document["verdict"], document["complete"], document["counterexample"]) == ("holds", True, None)
     assert capsys.readouterr().out.splitlines()[-1].startswith("spec check: holds, ")
@@ -34,7 +34,7 @@ def test_check_of_a_variant_prints_a_numbered_table_and_writes_the_trace(tmp_pat
     assert document.keys() >= CHECK_KEYS
     assert document["verdict"] == "fails"
     assert document["properties"]["one_owner_on_disk"] == "fails"
-    assert "9 steps" in out
+    assert "10 steps" in out
     assert "prompt 0 of batch 0, handed out; owners in memory: the ledger (RESERVED)" in out
     trace = json.loads((tmp_path / "cut-cursor_ahead-one_owner_on_disk.json").read_text())
     assert [step["action"] for step in trace["steps"]][-1] == "publish"
@@ -62,7 +62,6 @@ def test_variants_lists_each_as_caught(tmp_path, capsys):
         (["check", "--variant", "cursor_behind"], "no variant 'cursor_behind'"),
         (["check", "--variant", "cursor_ahead+nested_slot"], "change different machines"),
         (["check", "--machine", "queue"], "no machine 'queue'"),
-        (["check", "--machine", "store"], "'store' is not built yet"),
         (["check", "--machine", "barrier", "--variant", "cursor_ahead"], "changes the machine 'cut'"),
         (["check", "--engine", "compiled"], "'compiled' is not built yet"),
         (["check", "--engine", "magic"], "'magic' is unknown"),

@@ -4,6 +4,7 @@
 one, and then checks the property that the counterexample broke.
 """
 
+from .drive import FeatureMissing as FeatureMissing
 from .drive import NotConformant as NotConformant
 from .drive import StepRefused as StepRefused
 from .drive import controller_named as controller_named

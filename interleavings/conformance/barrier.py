@@ -16,10 +16,11 @@ from ..refinement import BarrierTasks, follow_barrier, with_cancellation
 class ImplBarrier:
     """One task for each section; a section lasts until the trace ends it."""
 
-    def __init__(
-        self, *, writers: int, rounds: int, checkpointers: int, cancellations: int = 0, expiries: int = 0
-    ) -> None:
-        scope = BarrierScope(writers, rounds, checkpointers, cancellations, expiries)
+    followed = True
+
+    def __init__(self, **bounds: int) -> None:
+        scope = BarrierScope(**bounds)
+        writers, checkpointers = scope.writers, scope.checkpointers
         tasks = BarrierTasks(writers, checkpointers)
         self._follower = follow_barrier(machine.model(scope), lambda: self._barrier, tasks, Coverage())
         self._barrier = CheckpointBarrier(trace=with_cancellation(self._follower))
@@ -28,12 +29,17 @@ class ImplBarrier:
 
     async def _writer(self, orders: asyncio.Queue[str]) -> None:
         async with self._barrier.mutation("writes"):
-            while await orders.get() == "nest":
-                try:
-                    async with self._barrier.mutation("nested"):
-                        raise AssertionError("a second slot was given to the holder of one")
-                except BarrierReentered:
-                    continue
+            while (order := await orders.get()) in ("nest", "child"):
+                asks = self._ask_again()
+                # A child inherits the section of the task that starts it, and is waited for here.
+                await (asyncio.create_task(asks) if order == "child" else asks)
+
+    async def _ask_again(self) -> None:
+        try:
+            async with self._barrier.mutation("nested"):
+                raise AssertionError("a second slot was given to the holder of one")
+        except BarrierReentered:
+            return
 
     async def _checkpoint(self, orders: asyncio.Queue[str]) -> None:
         async with self._barrier.checkpoint():
@@ -56,6 +62,10 @@ class ImplBarrier:
     async def nest(self, writer: int) -> None:
         """A writer asks for a second slot, which must be refused."""
         self._orders[f"writer-{writer}"].put_nowait("nest")
+
+    async def start_child(self, writer: int) -> None:
+        """A writer starts a task inside its slot, which asks for a slot of its own and must be refused."""
+        self._orders[f"writer-{writer}"].put_nowait("child")
 
     async def request_cut(self, checkpoint: int) -> None:
         """A checkpoint is asked for."""

@@ -15,18 +15,19 @@ from impl import (
     Controller,
     ControllerConfig,
     InOrderSampler,
+    PendingSave,
     PromptLoader,
     WindowedSampler,
 )
 from impl.ledger import Admission, Phase
 from impl.store.lock import WriterIdentity
-from spec.cut import CutScope
+from spec.cut import IN_ORDER, WINDOWED, CutScope
 from spec.cut import cut as machine
 
 from ..follower import Coverage
 from ..refinement import Prompts, follow_cut, owners_of_files
 from ..scenarios.fake_disk import FakeDisk
-from .drive import StepRefused
+from .drive import FeatureMissing, StepRefused
 
 DIRECTORY = "/checkpoints"
 
@@ -50,28 +51,34 @@ class ImplController:
     # The library refuses what must not be, an admission at a shut gate for example, and changes nothing.
     refusals = (CleancutError,)
 
-    def __init__(
-        self, *, batches: int, batch_size: int, lookahead: int, saves: int, crashes: int, stamped: int
-    ) -> None:
-        self._scope = CutScope(batches, batch_size, lookahead, saves, crashes, stamped)
+    def __init__(self, **bounds: int) -> None:
+        self._scope = scope = CutScope(**bounds)
+        if scope.sampler not in (IN_ORDER, WINDOWED):
+            raise FeatureMissing("the library has the in-order and the windowed sampler only")
+        if scope.spares or scope.borrow:
+            raise FeatureMissing("the library has no spare pool yet")
         self._disk = FakeDisk(DIRECTORY)
         self._prompts = Prompts()
         self._tokens = itertools.count()
         self._published: list[str] = []
         self._start()
+        # The refinement knows the actions of the plain scopes so far; beyond them only the images are looked at.
+        plain = CutScope(scope.batches, scope.batch_size, scope.lookahead, scope.saves, scope.crashes)
+        self.followed = scope == plain
 
     def _start(self) -> None:
         """Begin a process: fresh objects, the same disk."""
         scope = self._scope
         self._follower = follow_cut(machine.model(scope), lambda: self._controller, self._prompts, Coverage())
-        self._followed = True
         barrier = CheckpointBarrier(trace=self._trace)
-        sampler = (
-            InOrderSampler(lookahead=scope.lookahead) if scope.stamped else WindowedSampler(staleness=scope.batches)
-        )
+        sampler: InOrderSampler | WindowedSampler = InOrderSampler(lookahead=scope.lookahead)
+        if scope.sampler == WINDOWED:
+            sampler = WindowedSampler(staleness=scope.lookahead)
         identity = WriterIdentity("conformance", lambda: str(next(self._tokens)))
         self._controller = Controller(
-            loader=PromptLoader([f"prompt {i}" for i in range(scope.batches * scope.batch_size)], scope.batch_size, 0),
+            loader=PromptLoader(
+                [f"prompt {i}" for i in range(scope.prompts_of_an_epoch)], scope.batch_size, 0, epochs=scope.epochs
+            ),
             generate=self._generate,
             train=lambda batch: None,
             sampler=sampler,
@@ -79,7 +86,14 @@ class ImplController:
                 DIRECTORY, barrier, files=self._disk, executor=InlineExecutor(), identity=identity
             ),
             config=ControllerConfig(
-                stall_warning=None, generations=1, capacity=scope.batch_size * (scope.lookahead + 1), save_period=None
+                stall_warning=None,
+                generations=1,
+                capacity=scope.capacity,
+                save_period=None,
+                max_in_flight=scope.in_flight,
+                data_retries=scope.retries,
+                backoff=0.0,
+                remainder="drop" if scope.drop_short else "train",
             ),
         )
         self._finished: dict[int, asyncio.Future[None]] = {}
@@ -133,6 +147,22 @@ class ImplController:
         while not self._controller.buffer.slots[group].ready:
             await self._controller.buffer.wait_changed()
 
+    async def fail_attempt(self, prompt: int) -> None:
+        """The attempt for one group fails; what follows, a retry or the end of the group, its task does by itself."""
+        group = self._group(prompt)
+        failed = self._finished.pop(group, None) or asyncio.get_running_loop().create_future()
+        failed.set_exception(ValueError("the attempt failed"))
+
+    async def evict(self, prompt: int) -> None:
+        """The train pump gives up what has become too old, ready or generating."""
+        await self._controller.train_pump.give_up_stale()
+
+    abort_stale = evict
+
+    async def empty_step(self) -> None:
+        """The train pump passes a step that was shrunk to nothing."""
+        await self._controller.train_pump.empty_step()
+
     async def claim(self) -> None:
         """The train pump opens a step."""
         self._claim = await self._controller.train_pump.claim()
@@ -150,22 +180,37 @@ class ImplController:
         self._save = asyncio.ensure_future(checkpointer.save())
         await asyncio.sleep(0)
 
+    async def request_snapshot(self) -> None:
+        """Any task takes a rollout snapshot."""
+        checkpointer = self._controller._checkpointer
+        assert checkpointer is not None
+        pending = await checkpointer.begin_snapshot()
+        if not isinstance(pending, PendingSave):
+            self._save = None
+            raise StepRefused("the snapshot was skipped: the trainer is past the newest durable full save")
+        self._save = asyncio.ensure_future(pending.durable())
+
     async def publish(self) -> None:
         """The save is durable."""
-        assert self._save is not None
+        if self._save is None:
+            raise StepRefused("no save is under way")
         await self._save
 
-    async def crash_and_restore(self) -> None:
+    async def crash_and_restore(self, load_buffer: bool = True) -> None:
         """The newest checkpoint is durable, the process is dropped, and a new one starts from the disk."""
         await self.publish()
         await self.close()
         self._start()
         # The machine is followed from an empty run only; from here the images on disk are what is checked.
-        self._followed = False
+        self.followed = False
         checkpointer = self._controller._checkpointer
         assert checkpointer is not None
-        await checkpointer.restore()
+        await checkpointer.restore(load_buffer=load_buffer)
         self._relearn()
+
+    async def crash_and_restore_replay_free(self) -> None:
+        """The same, with the buffer left out."""
+        await self.crash_and_restore(load_buffer=False)
 
     def _relearn(self) -> None:
         """Groups keep their ids over a restart; the admission that waits is found in the ledger."""
@@ -185,7 +230,7 @@ class ImplController:
 
     def check(self) -> None:
         """Raise if the implementation has left the machine."""
-        if self._followed:
+        if self.followed:
             self._follower.observe()
 
     def owners_on_disk(self) -> dict[tuple[int, int], list[str]]:

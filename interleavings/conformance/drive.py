@@ -24,6 +24,10 @@ class StepRefused(Exception):
     """Raised by a controller for a step that is not possible where it stands, such as admitting what is not there."""
 
 
+class FeatureMissing(Exception):
+    """The controller has no such feature, or shows nothing of the property: nothing is concluded from a drive of it."""
+
+
 class Controller(Protocol):
     """What is driven. Beside these, one async method an action, taking the index of the prompt where it has one.
 
@@ -100,8 +104,11 @@ def _complaints(controller: Any, property: str) -> list[str]:
     """What the newest image shows of the property, for the properties that an image shows."""
     bounds = {"one_owner_on_disk": (1, 1), "none_lost": (1, None)}
     if property not in bounds:
-        if not hasattr(controller, "check"):
-            raise ValueError(f"{property!r} is not seen in an image; the controller must have a method check() for it")
+        if not getattr(controller, "followed", False):
+            raise FeatureMissing(
+                f"{property!r} is not seen in an image; the controller must be followed by the machine, which was not "
+                "so, or not to the end"
+            )
         return []
     least, most = bounds[property]
     owners, handed_out = controller.owners_on_disk(), list(controller.handed_out())
