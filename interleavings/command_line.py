@@ -135,7 +135,7 @@ def _check_one(scenario: Any, chosen: argparse.Namespace, console: Console) -> t
     drift = _drift(scenario, result, cancels, chosen)
     verdict = "inconclusive" if drift else result.verdict
     console.print(f"{scenario.name}: {drift or result.summary()}")
-    never = [name for name in scenario.machine.actions if not coverage.actions[name]]
+    never = [name for name in scenario.actions() if not coverage.actions[name]]
     console.print(f"  {scenario.sentence}; cancels {cancels}, {result.runs:,} runs, {result.seconds:.1f} s")
     if never:
         console.print(f"  machine actions that no step took: {', '.join(never)}")

@@ -27,6 +27,31 @@ class MachineModel(Protocol):
     def steps(self, state: Any) -> Iterable[Any]: ...
 
 
+class Remembered:
+    """A model that works each step and each view out once: a search replays the same prefixes over and over."""
+
+    def __init__(self, model: MachineModel, view: Callable[[Any], View]) -> None:
+        self.initial = model.initial
+        self.steps = model.steps
+        self._model = model
+        self._view = view
+        self._steps: dict[tuple[Any, str, int | None], Any] = {}
+        self._views: dict[Any, View] = {}
+
+    def step_named(self, state: Any, name: str, index: int | None) -> Any:
+        """The step of that action and index, or None where it is not enabled."""
+        key = (state, name, index)
+        if key not in self._steps:
+            self._steps[key] = self._model.step_named(state, name, index)
+        return self._steps[key]
+
+    def view(self, state: Any) -> View:
+        """What is compared of a state of the machine."""
+        if state not in self._views:
+            self._views[state] = self._view(state)
+        return self._views[state]
+
+
 @dataclass(frozen=True)
 class Event:
     """One event of the implementation."""
@@ -70,10 +95,9 @@ class Follower:
     def __init__(
         self,
         name: str,
-        model: MachineModel,
+        model: Remembered,
         rules: Mapping[str, Rule],
         ignored: frozenset[str],
-        of_machine: Callable[[Any], View],
         of_implementation: Callable[[], View],
         coverage: Coverage,
     ) -> None:
@@ -82,7 +106,6 @@ class Follower:
         self._model = model
         self._rules = rules
         self._ignored = ignored
-        self._of_machine = of_machine
         self._of_implementation = of_implementation
         self._coverage = coverage
         self._pending: list[Event] = []
@@ -99,7 +122,7 @@ class Follower:
         events, self._pending = self._pending, []
         for event in events:
             self._follow(event, on_action)
-        machine, implementation = self._of_machine(self.state), self._of_implementation()
+        machine, implementation = self._model.view(self.state), self._of_implementation()
         if machine != implementation:
             different = [n for n in machine if machine[n] != implementation.get(n)]
             raise Violation(

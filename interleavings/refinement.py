@@ -24,11 +24,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from impl.keys import Key
-from spec.barrier import DONE, IDLE, INSIDE, OPEN, OUTSIDE, QUEUED, WAITING
+from spec.barrier import DONE, IDLE, INSIDE, OPEN, OUTSIDE, QUEUED, WAITING, BarrierScope
+from spec.barrier import barrier as barrier_machine
+from spec.cut import CutScope
+from spec.cut import cut as cut_machine
 from spec.cut.state import ADMITTED, CLAIMED, NO_ENTRY, NO_SLOT, READY, RESERVED, TRAINED, UNREADY
 from spec.cut.state import OPEN as CUT_OPEN
 
-from .follower import Coverage, Event, Follower, MachineModel, Path, Rule, Stutter, View
+from .follower import Coverage, Event, Follower, Path, Remembered, Rule, Stutter, View
 
 if TYPE_CHECKING:
     from impl import CheckpointBarrier, Controller
@@ -173,8 +176,13 @@ def _task(ticket: Any) -> str:
     return str(ticket.task_name)
 
 
+def barrier_model(scope: BarrierScope) -> Remembered:
+    """The barrier machine in one scope, to be followed by any number of runs."""
+    return Remembered(barrier_machine.model(scope), barrier_of_machine)
+
+
 def follow_barrier(
-    model: MachineModel, barrier: Callable[[], CheckpointBarrier], tasks: BarrierTasks, coverage: Coverage
+    model: Remembered, barrier: Callable[[], CheckpointBarrier], tasks: BarrierTasks, coverage: Coverage
 ) -> Follower:
     """A follower of the barrier machine. It is the tracer of `barrier()`, so it is made before it."""
     return Follower(
@@ -182,7 +190,6 @@ def follow_barrier(
         model,
         barrier_rules(tasks),
         ignored=CUT_EVENTS,
-        of_machine=barrier_of_machine,
         of_implementation=lambda: barrier_of_implementation(barrier(), tasks),
         coverage=coverage,
     )
@@ -324,8 +331,13 @@ def _slot_says(slot: Any) -> str:
     return "claimed" if slot.claimed else "ready" if slot.ready else "unready"
 
 
+def cut_model(scope: CutScope) -> Remembered:
+    """The cut machine in one scope, to be followed by any number of runs."""
+    return Remembered(cut_machine.model(scope), cut_of_machine)
+
+
 def follow_cut(
-    model: MachineModel, controller: Callable[[], Controller], prompts: Prompts, coverage: Coverage
+    model: Remembered, controller: Callable[[], Controller], prompts: Prompts, coverage: Coverage
 ) -> Follower:
     """A follower of the cut machine. It is the tracer of the run's barrier, so it is made before the controller."""
     return Follower(
@@ -333,7 +345,6 @@ def follow_cut(
         model,
         cut_rules(prompts),
         ignored=BARRIER_EVENTS - {"request_cut", "open_cut", "close_cut"},
-        of_machine=cut_of_machine,
         of_implementation=lambda: cut_of_implementation(controller(), prompts),
         coverage=coverage,
     )

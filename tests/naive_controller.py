@@ -51,13 +51,14 @@ class NaiveController:
         lookahead: int = 0,
         saves: int = 1,
         crashes: int = 1,
-        stamped: int = 1,
         capacity: int | None = None,
+        **features: int,
     ) -> None:
         self.batches = batches
         self.batch_size = batch_size
         self.lookahead = lookahead
-        self.stamped = bool(stamped)
+        # Named as the scopes of the cut machine name it: sampler 0 is the in-order one, which stamps.
+        self.stamped = features.get("sampler", 0) == 0
         self.capacity = capacity if capacity is not None else batch_size * (lookahead + 1)
         self._disk = Image()
         self._start(self._disk)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from interleavings.command_line import main
-from interleavings.conformance import NotConformant, SpecTrace, controller_named, drive, emit
+from interleavings.conformance import FeatureMissing, NotConformant, SpecTrace, controller_named, drive, emit
 from interleavings.conformance.spec_trace import DEFAULTS
 from interleavings.errors import TraceUnreadable
 from spec.catalogue import all_variants
@@ -54,12 +54,47 @@ def test_the_cursor_ahead_trace_as_a_pytest_fails_on_the_naive_controller_and_ho
     assert "one_owner_on_disk is broken" in naive.stdout
 
 
-@pytest.mark.parametrize("name", [variant.name for _, variant in all_variants()])
+# Counterexamples that no drive says anything about yet, each with the reason; everything else must hold on the library.
+NO_SUCH_SAMPLER = "by weight and ready first are not in the library yet"
+NO_SPARE_POOL = "the library has no spare pool yet"
+NOT_FOLLOWED = "the refinement follows the plain scopes so far, and what breaks is not in an image"
+ENDS_AT_A_RESTORE = "the machine is followed from an empty run only, and what breaks is not in an image"
+NOT_DRIVEN = {
+    "gate_ignores_drops": NO_SUCH_SAMPLER,
+    "fifo_bare_minimum": NO_SUCH_SAMPLER,
+    "pool_not_saved": NO_SPARE_POOL,
+    "spare_outside_slot": NO_SPARE_POOL,
+    "no_restore_subtraction": ENDS_AT_A_RESTORE,
+    "cursor_from_version": ENDS_AT_A_RESTORE,
+    "loader_from_version": ENDS_AT_A_RESTORE,
+    "reserved_first": ENDS_AT_A_RESTORE,
+    "permit_in_slot": NOT_FOLLOWED,
+    "snapshot_past_anchor": NOT_FOLLOWED,
+    "write_back_in_place": NOT_FOLLOWED,
+    "permit_leak_on_failure": NOT_FOLLOWED,
+    "drop_outside_slot": NOT_FOLLOWED,
+    "evict_unready": NOT_FOLLOWED,
+    "stale_selected": NOT_FOLLOWED,
+}
+
+
+@pytest.mark.parametrize("name", [v.name for m, v in all_variants() if m.name in DEFAULTS])
 def test_no_counterexample_of_a_variant_happens_on_our_controller(name: str, traces: dict[str, Path]) -> None:
     """Each faulty schedule, action by action: the library refuses the step, or does it without harm."""
     trace = SpecTrace.load(traces[name])
-    controller = controller_named(DEFAULTS[trace.machine], trace.bounds)
-    drive(controller, [(action, index) for action, index, _ in trace.steps], property=trace.property)
+    steps = [(action, index) for action, index, _ in trace.steps]
+    if name in NOT_DRIVEN:
+        with pytest.raises(FeatureMissing):
+            drive(controller_named(DEFAULTS[trace.machine], trace.bounds), steps, property=trace.property)
+    else:
+        drive(controller_named(DEFAULTS[trace.machine], trace.bounds), steps, property=trace.property)
+
+
+@pytest.mark.parametrize("name", [v.name for m, v in all_variants() if m.name not in DEFAULTS])
+def test_a_counterexample_of_a_machine_without_a_controller_is_refused(name: str, traces: dict[str, Path]) -> None:
+    """The store and the step-by-step slots have nothing to be driven on yet, and say so."""
+    with pytest.raises(TraceUnreadable, match="have no controller"):
+        emit(SpecTrace.load(traces[name]))
 
 
 def test_the_drive_sees_a_lost_and_a_doubled_prompt() -> None:
@@ -93,7 +128,7 @@ def test_a_property_that_an_image_does_not_show_needs_a_check() -> None:
     class Mute:
         """Shows nothing."""
 
-    with pytest.raises(ValueError, match="'no_stall' is not seen in an image"):
+    with pytest.raises(FeatureMissing, match="'no_stall' is not seen in an image"):
         drive(Mute(), [], property="no_stall")
 
 
@@ -156,7 +191,7 @@ def test_a_replay_on_our_controller_says_that_the_property_holds(
 ) -> None:
     """`replay` of a machine's counterexample drives the library and exits 0."""
     assert main(["replay", str(traces["cursor_ahead"])]) == 0
-    assert "one_owner_on_disk holds on impl after the 9 steps of cursor_ahead" in capsys.readouterr().out
+    assert "one_owner_on_disk holds on impl after the 10 steps of cursor_ahead" in capsys.readouterr().out
 
 
 def test_the_json_of_check_has_the_items_of_the_contract(tmp_path: Path) -> None:

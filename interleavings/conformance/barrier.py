@@ -7,10 +7,9 @@ from typing import Any
 
 from impl import BarrierReentered, CheckpointBarrier
 from spec.barrier import BarrierScope
-from spec.barrier import barrier as machine
 
 from ..follower import Coverage
-from ..refinement import BarrierTasks, follow_barrier, with_cancellation
+from ..refinement import BarrierTasks, barrier_model, follow_barrier, with_cancellation
 
 
 class ImplBarrier:
@@ -22,7 +21,7 @@ class ImplBarrier:
         scope = BarrierScope(**bounds)
         writers, checkpointers = scope.writers, scope.checkpointers
         tasks = BarrierTasks(writers, checkpointers)
-        self._follower = follow_barrier(machine.model(scope), lambda: self._barrier, tasks, Coverage())
+        self._follower = follow_barrier(barrier_model(scope), lambda: self._barrier, tasks, Coverage())
         self._barrier = CheckpointBarrier(trace=with_cancellation(self._follower))
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._orders: dict[str, asyncio.Queue[str]] = {}

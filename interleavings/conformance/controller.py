@@ -22,10 +22,9 @@ from impl import (
 from impl.ledger import Admission, Phase
 from impl.store.lock import WriterIdentity
 from spec.cut import IN_ORDER, WINDOWED, CutScope
-from spec.cut import cut as machine
 
 from ..follower import Coverage
-from ..refinement import Prompts, follow_cut, owners_of_files
+from ..refinement import Prompts, cut_model, follow_cut, owners_of_files
 from ..scenarios.fake_disk import FakeDisk
 from .drive import FeatureMissing, StepRefused
 
@@ -69,7 +68,7 @@ class ImplController:
     def _start(self) -> None:
         """Begin a process: fresh objects, the same disk."""
         scope = self._scope
-        self._follower = follow_cut(machine.model(scope), lambda: self._controller, self._prompts, Coverage())
+        self._follower = follow_cut(cut_model(scope), lambda: self._controller, self._prompts, Coverage())
         barrier = CheckpointBarrier(trace=self._trace)
         sampler: InOrderSampler | WindowedSampler = InOrderSampler(lookahead=scope.lookahead)
         if scope.sampler == WINDOWED:
@@ -103,6 +102,8 @@ class ImplController:
 
     def _trace(self, action: str, /, **fields: Any) -> None:
         self._follower(action, **fields)
+        if action == "reserve_batch":
+            self._prompts.learn(fields["groups"], fields["keys"])
         if action == "publish":
             self._published.append(fields["name"])
 

@@ -10,13 +10,14 @@ from spec.barrier import barrier as machine
 
 from ..errors import Violation
 from ..follower import Coverage
-from ..refinement import BarrierTasks, follow_barrier, with_cancellation
+from ..refinement import BarrierTasks, barrier_model, follow_barrier, with_cancellation
 from ..subject import Subject
 from .readings import register_barrier
 from .scenario import Pinned, Scenario
 
 WRITERS, WRITES = 2, 2
 SCOPE = BarrierScope(writers=WRITERS, rounds=WRITES, checkpointers=1, cancellations=1)
+MODEL = barrier_model(SCOPE)
 
 
 class Run:
@@ -24,7 +25,7 @@ class Run:
 
     def __init__(self, coverage: Coverage) -> None:
         tasks = BarrierTasks(WRITERS, 1)
-        self.follower = follow_barrier(machine.model(SCOPE), lambda: self.barrier, tasks, coverage)
+        self.follower = follow_barrier(MODEL, lambda: self.barrier, tasks, coverage)
         self.barrier = CheckpointBarrier(trace=with_cancellation(self.follower))
         self.begun = [0] * WRITERS
         self.written = [0] * WRITERS

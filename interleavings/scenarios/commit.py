@@ -24,7 +24,7 @@ from spec.cut import cut as machine
 
 from ..errors import Violation
 from ..follower import Coverage, View
-from ..refinement import Prompts, follow_cut, image_of_files, image_of_machine, owners_of_files
+from ..refinement import Prompts, cut_model, follow_cut, image_of_files, image_of_machine, owners_of_files
 from ..subject import Subject
 from .fake_disk import FakeDisk
 from .readings import register_barrier, register_tensors
@@ -32,6 +32,7 @@ from .scenario import Pinned, Scenario
 
 BATCHES, SAVES = 2, 2
 SCOPE = CutScope(batches=BATCHES, batch_size=1, lookahead=1, saves=SAVES, crashes=0)
+MODEL = cut_model(SCOPE)
 DIRECTORY = "/checkpoints"
 
 
@@ -42,7 +43,7 @@ class Run:
         import torch
 
         self.prompts = Prompts()
-        self.follower = follow_cut(machine.model(SCOPE), lambda: self.controller, self.prompts, coverage)
+        self.follower = follow_cut(MODEL, lambda: self.controller, self.prompts, coverage)
         self.disk = FakeDisk(DIRECTORY)
         # What the machine has fixed with the end of a window, until it is found in files.
         self.images: list[View] = []
@@ -141,5 +142,5 @@ SCENARIO = Scenario(
     cancels=0,
     program_of=program_of,
     claims=("refinement", "one_owner_on_disk", "image_equals_cut", "deadlock"),
-    pinned=Pinned(states=2_573, schedules=1_132_965_495_128),
+    pinned=Pinned(states=2_401, schedules=303_574_149_392),
 )

@@ -32,6 +32,11 @@ class Scenario:
     """What holds when no schedule fails: the properties that the scenario can break."""
     pinned: Pinned | None = None
 
+    def actions(self) -> list[str]:
+        """The actions that the machine has in this scope."""
+        declared = self.machine.actions.values()
+        return [action.name for action in declared if action.when is None or action.when(self.scope)]
+
     def program(self, coverage: Coverage) -> Program:
         """The program to explore, named for traces by the scenario."""
 

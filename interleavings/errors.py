@@ -1,0 +1,69 @@
+"""What the explorer raises. The type says who is at fault: the caller, the program, or a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class ExplorerUsageError(ValueError):
+    """The explorer was called with arguments it cannot work with."""
+
+
+class ForbiddenCall(RuntimeError):
+    """The program did something no schedule can control: a socket, a thread, a clock, unseeded randomness.
+
+    Raised at the call itself, so the traceback points at the line. It is also remembered by the run: a program
+    that swallows the exception still ends as `inconclusive`.
+    """
+
+    def __init__(self, name: str, place: str, instead: str) -> None:
+        super().__init__(
+            f"{name} was called at {place}; a schedule cannot control it, so no replay would repeat it. "
+            f"{instead} (or pass allow=({name!r},) if its result cannot influence the program)"
+        )
+        self.name = name
+        self.place = place
+
+
+class Violation(Exception):
+    """A property does not hold after this step. Raised by a subject's `observe`."""
+
+    def __init__(self, property: str, message: str, details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(f"{property}: {message}")
+        self.property = property
+        self.message = message
+        self.details: dict[str, Any] = dict(details or {})
+
+
+class TraceUnreadable(ValueError):
+    """A trace file is missing, is no trace, or was written by a newer version."""
+
+
+class Diverged(Exception):
+    """A replayed prefix did not enable what it enabled before: the program is not deterministic. Internal."""
+
+    def __init__(
+        self, step: int, asked: str, expected: tuple[str, ...], enabled: tuple[str, ...], reason: str = ""
+    ) -> None:
+        self.step = step
+        self.asked = asked
+        missing = sorted(set(expected) - set(enabled))
+        extra = sorted(set(enabled) - set(expected))
+        parts = []
+        if asked:
+            parts.append(f"asked for {asked!r}")
+        if missing:
+            parts.append(f"enabled before but not now: {', '.join(missing)}")
+        if extra:
+            parts.append(f"enabled now but not before: {', '.join(extra)}")
+        super().__init__(f"program is not deterministic: step {step}: {reason or '; '.join(parts) or 'another order'}")
+
+
+class Unwalkable(Exception):
+    """An object whose content cannot be read, so two states cannot be told apart. Internal."""
+
+    def __init__(self, subject: object, reason: str) -> None:
+        super().__init__(reason)
+        self.subject = subject
+        self.reason = reason

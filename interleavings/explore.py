@@ -1,0 +1,209 @@
+"""`explore`: run a program through every schedule and say what holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from interleavings.counterexample import NO_PROGRESS, build_trace
+from interleavings.errors import Diverged, ExplorerUsageError, ForbiddenCall, Unwalkable
+from interleavings.forbidden import Fence
+from interleavings.graph import choices_of_a_circle, count_schedules, traps
+from interleavings.result import Failure, Result, Stock
+from interleavings.run import Rules
+from interleavings.search import Exploration, Order, Progress, Search
+from interleavings.setting import Limits, Setting, clock, paused_collection
+from interleavings.stock import stock_label
+from interleavings.subject import Program
+from interleavings.unpruned import enumerate_schedules
+
+_UNWALKABLE_SCHEDULES = 20_000
+_INTERRUPTED = "interrupted"
+
+
+def explore(
+    program: Program,
+    *,
+    cancels: int = 0,
+    crashes: int = 0,
+    state: Callable[[], Any] | None = None,
+    identical: Sequence[str] = (),
+    prune: bool = True,
+    invariant: Callable[[], object] | None = None,
+    max_states: int | None = None,
+    max_seconds: float | None = None,
+    atomic_callbacks: bool = False,
+    timers: Literal["idle", "anytime"] = "idle",
+    order: Order = "breadth",
+    keep_going: bool = False,
+    patience: int = 1_000,
+    allow: tuple[str, ...] = (),
+    progress: Progress | None = None,
+) -> Result:
+    """Explore every schedule of a program and return the verdict.
+
+    `program` returns a fresh coroutine, or a `Subject`, each time it is called. `cancels` is how many times the
+    environment may cancel a task. `state` declares the shared state, `invariant` is asked in every state. `prune=False`
+    enumerates schedules instead of states; `max_states` then bounds their number. `timers="anytime"` lets the earliest
+    timer fire although something could still run, as it may when a step takes long. `keep_going` collects the outcomes
+    of all schedules instead of stopping at the first failure. `patience` is how many timers may fire in a row without
+    a step of the main coroutine.
+    """
+    _check(cancels, crashes, identical, max_states, max_seconds, timers, order, patience)
+    rules = Rules(cancels=cancels, atomic_callbacks=atomic_callbacks, timers=timers)
+    limits = Limits(max_states=max_states, max_seconds=max_seconds, patience=patience)
+    with Fence(tuple(allow)) as fence, paused_collection():
+        setting = Setting(program, rules, fence, state, invariant)
+        verdict = _Verdict(setting, limits, keep_going)
+        try:
+            if prune:
+                return verdict.pruned(order, progress)
+            return verdict.unpruned(None)
+        except (Diverged, ForbiddenCall) as error:
+            if fence.interrupted and isinstance(error, Diverged):
+                return verdict.interrupted()  # somebody pressed Ctrl-C during a step; it did not come again
+            return verdict.inconclusive(str(error))
+
+
+class _Verdict:
+    """Turns what a search found into a result."""
+
+    def __init__(self, setting: Setting, limits: Limits, keep_going: bool) -> None:
+        self._setting = setting
+        self._limits = limits
+        self._keep_going = keep_going
+        self._stop_at: Callable[[Failure], bool] = (lambda failure: False) if keep_going else (lambda failure: True)
+        self._found = Exploration()
+
+    def pruned(self, order: Order, progress: Progress | None) -> Result:
+        search = Search(self._setting, self._limits, order=order, stop_at=self._stop_at, progress=progress)
+        self._found = found = search.found
+        try:
+            search.run()
+        except Unwalkable as error:
+            return self.unpruned(error.reason)
+        except KeyboardInterrupt:
+            found.stopped = _INTERRUPTED
+        failing = next((state for state in found.states if state.failure is not None), None)
+        if failing is not None and failing.failure is not None:
+            return self._fails(failing.failure, failing.path())
+        if found.stalled is not None:
+            return self._stalled(found)
+        if found.stopped is not None:
+            return self._result("bounded", why=found.stopped)
+        never = traps(found.states)
+        if never:
+            failure = Failure(NO_PROGRESS, NO_PROGRESS, "the program turns in a circle and can never end from here")
+            return self._fails(failure, never[0].path())
+        return self._complete(found)
+
+    def _complete(self, found: Exploration) -> Result:
+        schedules = count_schedules(found.states)
+        spin = None
+        if schedules is None:
+            spin = "spin through " + ", ".join(choices_of_a_circle(found.states))
+        if self._setting.rules.atomic_callbacks:
+            return self._result("bounded", why="callbacks ran at once instead of in every order", spin=spin)
+        return self._result("holds", complete=True, schedules=schedules, spin=spin)
+
+    def _stalled(self, found: Exploration) -> Result:
+        assert found.stalled is not None
+        text = f"no progress: {self._limits.patience} timers fired in a row and no main coroutine ran"
+        failure = Failure(NO_PROGRESS, NO_PROGRESS, text)
+        trace = build_trace(self._setting, found.stalled.path(), failure, "unknown")
+        blocked = "; ".join(
+            f"{entry['task']} at {entry['at']} waits for {entry['waits for']}"
+            for entry in trace.failure.details["blocked"]
+        )
+        return self._result("inconclusive", why=f"{text}; {blocked}. Raise patience= if it only takes long")
+
+    def _fails(self, failure: Failure, keys: list[str], *, states: bool = True) -> Result:
+        stock: Stock = stock_label(self._setting, failure)
+        trace = build_trace(self._setting, keys, failure, stock)
+        complete = self._keep_going and self._found.complete
+        return self._result("fails", states=states, complete=complete, counterexample=trace, why=str(trace.failure))
+
+    def unpruned(self, unwalkable: str | None) -> Result:
+        """Enumerate schedules; `unwalkable` says why states could not be compared."""
+        limits = self._limits
+        if unwalkable is not None and limits.max_states is None:
+            limits = Limits(_UNWALKABLE_SCHEDULES, limits.max_seconds, limits.patience, limits.started)
+        found = enumerate_schedules(self._setting, limits, self._stop_at)
+        self._found = Exploration(
+            transitions=found.transitions, depth=found.depth, stopped=found.stopped, outcomes=found.outcomes
+        )
+        if found.failure is not None:
+            return self._fails(found.failure, found.path, states=False)
+        if unwalkable is not None:
+            ended = found.stopped or f"all {found.schedules:,} schedules enumerated"
+            return self._result("bounded", states=False, why=f"not pruned, because {unwalkable}; {ended}")
+        if found.stopped is not None:
+            return self._result("bounded", states=False, why=f"{found.stopped} after {found.schedules:,} schedules")
+        if self._setting.rules.atomic_callbacks:
+            return self._result("bounded", states=False, why="callbacks ran at once instead of in every order")
+        return self._result("holds", states=False, complete=True, schedules=found.schedules)
+
+    def interrupted(self) -> Result:
+        """Return what was covered when somebody interrupted the search."""
+        return self._result("bounded", why=_INTERRUPTED)
+
+    def inconclusive(self, why: str) -> Result:
+        """Return the verdict that concludes nothing."""
+        return self._result("inconclusive", why=why)
+
+    def _result(
+        self,
+        verdict: Literal["holds", "fails", "bounded", "inconclusive"],
+        *,
+        states: bool = True,
+        complete: bool = False,
+        schedules: int | None = None,
+        counterexample: Any = None,
+        why: str | None = None,
+        spin: str | None = None,
+    ) -> Result:
+        found = self._found
+        return Result(
+            verdict=verdict,
+            complete=complete,
+            states=len(found.states) if states else None,
+            transitions=found.transitions,
+            depth=found.depth,
+            schedules=schedules,
+            runs=self._setting.runs,
+            seconds=clock() - self._limits.started,
+            counterexample=counterexample,
+            why=why,
+            spin=spin,
+            outcomes=frozenset(found.outcomes),
+        )
+
+
+def _check(
+    cancels: int,
+    crashes: int,
+    identical: Sequence[str],
+    max_states: int | None,
+    max_seconds: float | None,
+    timers: str,
+    order: str,
+    patience: int,
+) -> None:
+    """Refuse arguments that the explorer cannot work with, before anything runs."""
+    for name, number in (("cancels", cancels), ("crashes", crashes)):
+        if type(number) is not int or number < 0:
+            raise ExplorerUsageError(f"{name}={number!r}: it is a number of times, 0 or more")
+    if crashes:
+        raise ExplorerUsageError(f"crashes={crashes}: the explorer does not crash programs yet; use cancels=")
+    if identical:
+        raise ExplorerUsageError("identical=: the explorer does not fold identical tasks yet; leave it out")
+    if max_states is not None and (type(max_states) is not int or max_states < 1):
+        raise ExplorerUsageError(f"max_states={max_states!r}: it is a number of states, 1 or more, or None")
+    if max_seconds is not None and not max_seconds > 0:
+        raise ExplorerUsageError(f"max_seconds={max_seconds!r}: it is a time above 0, or None")
+    if timers not in ("idle", "anytime"):
+        raise ExplorerUsageError(f"timers={timers!r}: it is 'idle' or 'anytime'")
+    if order not in ("breadth", "depth"):
+        raise ExplorerUsageError(f"order={order!r}: it is 'breadth' or 'depth'")
+    if type(patience) is not int or patience < 1:
+        raise ExplorerUsageError(f"patience={patience!r}: it is a number of timers, 1 or more")

@@ -1,0 +1,201 @@
+"""The fence: clocks, randomness, threads, sockets and processes raise at the call, by name, during a run.
+
+The replacements are installed for one search and taken away exactly. They act only while a step of the program runs,
+on the explorer's own thread, and only on calls that the program makes: an import that happens inside a run, logging,
+and the numerical libraries are let through, because what they read cannot choose the next step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from interleavings.errors import ExplorerUsageError
+from interleavings.loop import ExplorerLoop
+from interleavings.refusals import DEFINING_MODULES
+
+_CLOCK = "Use the loop's virtual time (asyncio.sleep, loop.time()) or pass the clock in"
+_CHANCE = "Use random.Random(seed), or pass the value in"
+_THREAD = "Hand the work to asyncio.to_thread or run_in_executor: there it becomes a choice"
+_OUTSIDE = "Put a fake behind an interface of your own"
+
+_CLOCKS = (
+    "time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time",
+    "process_time_ns", "thread_time", "thread_time_ns", "sleep",
+)  # fmt: skip
+_MODULE_RANDOM = (
+    "betavariate", "binomialvariate", "choice", "choices", "expovariate", "gammavariate", "gauss", "getrandbits",
+    "lognormvariate", "normalvariate", "paretovariate", "randbytes", "randint", "random", "randrange", "sample",
+    "shuffle", "triangular", "uniform", "vonmisesvariate", "weibullvariate",
+)  # fmt: skip
+_SECRETS = ("choice", "randbelow", "randbits", "token_bytes", "token_hex", "token_urlsafe")
+_GROUPS: tuple[tuple[Any, str, tuple[str, ...], str], ...] = (
+    (time, "time", _CLOCKS, _CLOCK),
+    (random, "random", _MODULE_RANDOM, _CHANCE),
+    (random.SystemRandom, "random.SystemRandom", ("random", "getrandbits", "randbytes"), _CHANCE),
+    (secrets, "secrets", _SECRETS, _CHANCE),
+    (uuid, "uuid", ("uuid1", "uuid4"), _CHANCE),
+    (os, "os", ("urandom", "getrandom"), _CHANCE),
+    (os, "os", ("fork", "posix_spawn", "system"), _OUTSIDE),
+    (signal, "signal", ("signal",), _OUTSIDE),
+    (threading.Thread, "threading.Thread", ("start",), _THREAD),
+    (threading.Condition, "threading.Condition", ("wait",), _THREAD),
+    (asyncio, "asyncio", ("run_coroutine_threadsafe",), _THREAD),
+)
+
+# Callers whose clocks and random numbers cannot choose the program's next step.
+_LET_THROUGH = frozenset({"asyncio", "importlib", "linecache", "logging", "numpy", "tempfile", "torch", "warnings"})
+
+
+class Fence:
+    """Installs the replacements for one search. `loop` is the run whose step is under way, None between steps."""
+
+    _installed: Fence | None = None
+
+    def __init__(self, allow: tuple[str, ...] = ()) -> None:
+        self.loop: ExplorerLoop | None = None
+        self.interrupted = False  # a KeyboardInterrupt came out of a step: the program's own, or somebody's Ctrl-C
+        self._allow = frozenset(allow)
+        self._thread = threading.get_ident()
+        self._saved: list[tuple[Any, str, bool, Any]] = []
+        self._random_state: Any = None
+        known = {name for _, _, name, _ in _targets()} | {"random.seed", "random.Random"}
+        unknown = sorted(self._allow - known)
+        if unknown:
+            raise ExplorerUsageError(
+                f"allow= names {', '.join(unknown)}, which cannot be let through; these can: {', '.join(sorted(known))}"
+            )
+
+    def __enter__(self) -> Fence:
+        if Fence._installed is not None:
+            raise ExplorerUsageError(
+                "another exploration is under way in this process, perhaps the one whose program asks for this; "
+                "run one at a time"
+            )
+        Fence._installed = self
+        self._random_state = random.getstate()
+        try:
+            self._install()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _install(self) -> None:
+        for owner, attribute, name, instead in _targets():
+            if name not in self._allow:
+                self._replace(owner, attribute, self._guard(getattr(owner, attribute), name, instead))
+        self._replace(asyncio, "as_completed", self._in_order(asyncio.as_completed))
+        self._replace(random, "seed", self._seeding(random.seed))
+        self._replace(random.Random, "seed", self._instance_seeding(random.Random.seed))
+
+    def __exit__(self, *exception: object) -> None:
+        for owner, attribute, own, value in reversed(self._saved):
+            if own:
+                setattr(owner, attribute, value)
+            else:
+                delattr(owner, attribute)
+        self._saved.clear()
+        random.setstate(self._random_state)
+        Fence._installed = None
+
+    def _replace(self, owner: Any, attribute: str, replacement: Any) -> None:
+        own = attribute in vars(owner)
+        self._saved.append((owner, attribute, own, vars(owner).get(attribute)))
+        setattr(owner, attribute, replacement)
+
+    def _guard(self, original: Callable[..., Any], name: str, instead: str) -> Callable[..., Any]:
+        module_random = name.startswith("random.") and "Random" not in name
+
+        def guarded(*args: Any, **options: Any) -> Any:
+            loop = self.loop
+            if (
+                loop is not None
+                and threading.get_ident() == self._thread
+                and not (module_random and loop.random_seeded)
+                and _is_the_programs(sys._getframe(1))
+            ):
+                loop.refuse(name, instead)
+            return original(*args, **options)
+
+        guarded.__name__ = getattr(original, "__name__", name)
+        guarded.__qualname__ = getattr(original, "__qualname__", name)
+        guarded.__doc__ = original.__doc__
+        return guarded
+
+    def _in_order(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Make `as_completed` start its coroutines in the order given; asyncio goes through a set of addresses."""
+
+        def ordered(fs: Any, **options: Any) -> Any:
+            if self.loop is None or not isinstance(fs, Iterable) or asyncio.isfuture(fs):
+                return original(fs, **options)
+            started = [asyncio.ensure_future(awaitable) for awaitable in dict.fromkeys(fs)]
+            return original(started, **options)
+
+        return ordered
+
+    def _seeding(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """`random.seed(value)` makes the module's functions repeatable: from here on they are allowed."""
+
+        def seed(a: Any = None, version: int = 2) -> None:
+            if self.loop is not None and _is_the_programs(sys._getframe(1)):
+                if a is None and "random.seed" not in self._allow:
+                    self.loop.refuse("random.seed", _CHANCE)
+                self.loop.random_seeded = True
+            original(a, version)
+
+        return seed
+
+    def _instance_seeding(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def seed(instance: Any, a: Any = None, version: int = 2) -> None:
+            loop = self.loop
+            if (
+                a is None
+                and loop is not None
+                and "random.Random" not in self._allow
+                and _is_the_programs(sys._getframe(1))
+            ):
+                loop.refuse("random.Random", _CHANCE)
+            original(instance, a, version)
+
+        return seed
+
+
+def _targets() -> Iterator[tuple[Any, str, str, str]]:
+    """List what is replaced: owner, attribute, the name in messages and in `allow`, and what to do instead."""
+    for owner, prefix, names, instead in _GROUPS:
+        for name in names:
+            if hasattr(owner, name):  # not every platform and version has every one of them
+                yield owner, name, f"{prefix}.{name}", instead
+    yield socket.socket, "__init__", "socket.socket", _OUTSIDE
+    yield subprocess.Popen, "__init__", "subprocess.Popen", _OUTSIDE
+
+
+def _is_the_programs(frame: Any) -> bool:
+    """Say whether this call comes from the program: not from a library let through, nor from within an import."""
+    while frame is not None:
+        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        if package not in DEFINING_MODULES:
+            break
+        frame = frame.f_back
+    else:
+        return False
+    if package in _LET_THROUGH:
+        return False
+    while frame is not None:
+        name: str = frame.f_globals.get("__name__", "")
+        if name.startswith("importlib._bootstrap"):
+            return False
+        frame = frame.f_back
+    return True

@@ -1,0 +1,127 @@
+"""Reads suspended coroutines: where they stand, and everything their frames hold.
+
+`f_locals` misses what lies on the value stack (`s.v = s.v + await f()`), which `gc.get_referents` shows; it in turn
+does not say which local is unset. Both together are the whole frame.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import types
+from asyncio import base_events
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+_ASYNCIO_FOLDER = base_events.__file__.rpartition("/")[0] + "/"
+_INTERNAL_FILES = frozenset({contextlib.__file__})
+
+_KEPT_CODES = 10_000
+
+CodeRecord: TypeAlias = tuple[types.CodeType, tuple[str, int], tuple[str, ...]]
+"""A code object, the constant that stands for it, and the names of its locals, cells and free variables."""
+
+# By address, for speed; a record keeps its code alive, so no address is used twice while it is here.
+_records: dict[int, CodeRecord] = {}
+# By value: code that a program compiles anew in every run (a namedtuple, a dataclass) is the same code.
+_numbers: dict[tuple[types.CodeType, str], int] = {}
+
+
+def code_record(code: types.CodeType) -> CodeRecord:
+    """Return what is known of a code object; a number is shorter than a file's name in every state."""
+    record = _records.get(id(code))
+    if record is None:
+        if len(_records) >= _KEPT_CODES:
+            _records.clear()
+        tag = ("code", _numbers.setdefault((code, code.co_filename), len(_numbers)))
+        names = tuple(dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars)))
+        record = _records[id(code)] = (code, tag, names)
+    return record
+
+
+def frame_of(awaitable: Any) -> tuple[types.CodeType, Any]:
+    """Return code and frame of a coroutine, generator or async generator; the frame is None when it has ended."""
+    kind = type(awaitable)
+    if kind is types.CoroutineType:
+        return awaitable.cr_code, awaitable.cr_frame
+    if kind is types.AsyncGeneratorType:
+        return awaitable.ag_code, awaitable.ag_frame
+    return awaitable.gi_code, awaitable.gi_frame
+
+
+def read_frame(awaitable: Any, out: list[Any]) -> list[Any]:
+    """Append position and unset locals of a frame to `out`; return all it refers to, values on the stack included."""
+    code, frame = frame_of(awaitable)
+    _, tag, names = code_record(code)
+    out.append(tag)
+    if frame is None:
+        out.append(None)
+        return []
+    out.append(frame.f_lasti)
+    held = frame.f_locals
+    if len(held) == len(names):
+        out.append(None)
+    else:
+        out.append(tuple([name for name in names if name not in held]))
+    referents = gc.get_referents(awaitable)
+    # The frame object exists, f_locals made it. Before it come the coroutine's name and code; after it the dictionary
+    # f_locals has filled (until 3.12), the frame's own function and its code; then locals, cells and the stack.
+    start = next(index for index, value in enumerate(referents) if value is frame) + 1
+    end = len(referents)
+    if start < end and referents[start] is held:
+        start += 1
+    if start < end and type(referents[start]) is types.FunctionType and referents[start].__code__ is code:
+        start += 1
+    if start < end and referents[start] is code:
+        start += 1
+    return referents[start:]
+
+
+def frames_inwards(awaitable: Any) -> Iterator[tuple[types.CodeType, Any, Any]]:
+    """Walk from a task's coroutine to the innermost one it awaits: (code, frame, the coroutine itself).
+
+    Awaitables of C (an async generator's `__anext__`, a coroutine's `__await__`) hide the next frame; it is looked
+    for among what they refer to.
+    """
+    seen = 0
+    while awaitable is not None and seen < 1000:
+        seen += 1
+        kind = type(awaitable)
+        if kind is types.CoroutineType:
+            frame, inner = awaitable.cr_frame, awaitable.cr_await
+        elif kind is types.AsyncGeneratorType:
+            frame, inner = awaitable.ag_frame, awaitable.ag_await
+        elif kind is types.GeneratorType:
+            frame, inner = awaitable.gi_frame, awaitable.gi_yieldfrom
+        else:
+            hidden = (types.CoroutineType, types.AsyncGeneratorType, types.GeneratorType)
+            inner = next((value for value in gc.get_referents(awaitable) if type(value) in hidden), None)
+            frame = None
+        if frame is not None:
+            yield frame.f_code, frame, awaitable
+        awaitable = inner
+
+
+def is_internal(code: types.CodeType) -> bool:
+    """Say whether code belongs to asyncio or contextlib, where a user would not look for a cause."""
+    return code.co_filename.startswith(_ASYNCIO_FOLDER) or code.co_filename in _INTERNAL_FILES
+
+
+def place_of(coroutine: Any) -> str:
+    """Return `file.py:12 in function` of the innermost frame of the user's, or of the innermost at all."""
+    place = ""
+    for code, frame, _ in frames_inwards(coroutine):
+        if not place or not is_internal(code):
+            place = describe_place(code, frame.f_lineno)
+    return place or "already ended"
+
+
+def describe_place(code: types.CodeType, line: int | None) -> str:
+    """Return `file.py:12 in function`."""
+    return f"{code.co_filename.rpartition('/')[2]}:{line or code.co_firstlineno} in {code.co_qualname}"
+
+
+def function_in(place: str) -> str:
+    """Return the part of a place that survives edits elsewhere in the file: file and function, without the line."""
+    head, separator, function = place.partition(" in ")
+    return f"{head.partition(':')[0]} in {function}" if separator else place

@@ -1,0 +1,202 @@
+"""Decides once per type how its objects are read: constants, texts, C objects, and instances of Python classes.
+
+With a declared state, instances of the user's classes are opaque: they are told apart by type and by the order in
+which they are met, and what they hold is what `state()` says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import datetime
+import decimal
+import enum
+import fractions
+import functools
+import logging
+import pathlib
+import re
+import sys
+import threading
+import types
+import typing
+import uuid
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from interleavings.frames import code_record
+from interleavings.readers import (
+    BUILT_IN,
+    Handler,
+    constant,
+    read_exception,
+    read_future,
+    read_handle,
+    read_lock,
+    read_named,
+    read_reduced,
+    read_referents,
+    read_task,
+    read_text,
+    read_timer,
+    read_weak,
+)
+
+if TYPE_CHECKING:
+    from interleavings.walkers import Walk
+
+
+def _view_types() -> tuple[type, ...]:
+    """C types without a public name whose referents are their whole content."""
+
+    async def coroutine() -> None:
+        return None
+
+    async def generator() -> typing.AsyncIterator[None]:
+        yield None
+
+    made = coroutine()
+    wrapper = type(made.__await__())
+    made.close()
+    made_generator: Any = generator()
+    steps = (made_generator.asend(None), made_generator.athrow(RuntimeError), made_generator.aclose())
+    found = (wrapper, *(type(step) for step in steps))
+    for step in steps:
+        if hasattr(step, "close"):
+            step.close()
+
+    class Waiter(asyncio.AbstractEventLoop):
+        def get_debug(self) -> bool:
+            return False
+
+    future: Any = asyncio.Future(loop=Waiter())  # type: ignore[abstract]
+    return (*found, type(future.__await__()), type({}.keys()), type({}.values()), type({}.items()))
+
+
+_NAMED = (
+    type, types.ModuleType, types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType, types.MemberDescriptorType, property, functools._lru_cache_wrapper,
+)  # fmt: skip
+_TEXTS = (
+    datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, decimal.Decimal, fractions.Fraction,
+    pathlib.PurePath, re.Pattern, uuid.UUID, types.GenericAlias, types.UnionType,
+)  # fmt: skip
+# What they hold cannot choose the program's next step, or is the outside world's.
+_OPAQUE = (logging.Logger, logging.Handler, concurrent.futures.Executor, threading.Thread)
+_LOCKS = (type(threading.Lock()), type(threading.RLock()))
+_REFERENTS = frozenset((*_view_types(), classmethod, staticmethod, super))
+_HEAP_TYPE = 1 << 9
+_POINTER = 8 if sys.maxsize > 2**32 else 4
+# Standard-library classes whose instances are read even when the state is declared: they are asyncio's own.
+_READ_WHEN_DECLARED = ("asyncio", "contextlib", "functools", "collections", "types", "contextvars")
+
+
+def handler_for(kind: type, declared: bool) -> Handler:
+    """Return how to read objects of this type; it is asked once per type."""
+    if issubclass(kind, enum.Enum):
+        return _enumeration
+    if issubclass(kind, types.CodeType):
+        return lambda walk, value: walk.out.append(code_record(value)[1])
+    for group, handler in ((_NAMED, read_named), (_TEXTS, read_text), (_LOCKS, read_lock)):
+        if issubclass(kind, group):
+            return handler
+    if issubclass(kind, _OPAQUE) or kind.__module__ == "typing":
+        return constant(("opaque", kind.__module__, kind.__qualname__))
+    if kind in _REFERENTS:
+        return read_referents
+    return _instance_handler(kind, declared)
+
+
+def _enumeration(walk: Walk, value: Any) -> None:
+    walk.out.append(("member", type(value).__module__, type(value).__qualname__, str(value.name)))
+
+
+# How the hidden part of an instance is read, by the C base that holds it. First match wins.
+_CONTENT: tuple[tuple[type, Handler], ...] = (
+    (asyncio.Task, read_task),
+    (asyncio.Future, read_future),
+    (asyncio.TimerHandle, read_timer),
+    (asyncio.Handle, read_handle),
+    (BaseException, read_exception),
+    (weakref.ref, read_weak),
+    *((kind, handler) for kind, handler in BUILT_IN.items() if kind.__module__ in ("builtins", "collections")),
+    (tuple, lambda walk, value: walk.stack.append(tuple(value))),
+    (int, lambda walk, value: walk.out.append(int(value))),
+    (str, lambda walk, value: walk.out.append(str.__str__(value))),
+    (bytes, lambda walk, value: walk.out.append(bytes(value))),
+    (float, lambda walk, value: walk.out.append(float(value))),
+)
+
+
+def _instance_handler(kind: type, declared: bool) -> Handler:
+    """Compose the reading of an instance: its C base's content, its slots, its `__dict__`."""
+    content = next((handler for base, handler in _CONTENT if issubclass(kind, base)), None)
+    if declared and content is None and _is_the_users(kind):
+        return constant(("opaque", kind.__module__, kind.__qualname__))
+    slots = [
+        (name, member)
+        for base in kind.__mro__
+        for name, member in vars(base).items()
+        if type(member) is types.MemberDescriptorType and _is_python_class(base) and not name.startswith("__")
+    ]
+    has_dict = kind.__dictoffset__ != 0
+    if content is None and _hides_something(kind):
+        return read_reduced
+    if content is None and not has_dict and not slots and not _is_python_class(kind) and kind is not object:
+        return read_reduced
+    if content in (read_exception, read_future, read_task):
+        has_dict = False  # their readers do that
+    tag = ("instance", kind.__module__, kind.__qualname__)
+
+    def handle(walk: Walk, value: Any) -> None:
+        walk.out.append(tag)
+        stack = walk.stack
+        if has_dict:
+            attributes = value.__dict__
+            walk.out.append(tuple(attributes))
+            held = list(attributes.values())
+            held.reverse()
+            stack.extend(held)
+        if slots:
+            unset = []
+            for name, member in slots:
+                try:
+                    stack.append(member.__get__(value))
+                except AttributeError:
+                    unset.append(name)
+            walk.out.append(tuple(unset))
+        if content is not None:
+            content(walk, value)
+
+    return handle
+
+
+def _is_the_users(kind: type) -> bool:
+    package = kind.__module__.partition(".")[0]
+    return package not in _READ_WHEN_DECLARED and kind is not object
+
+
+def _is_python_class(kind: type) -> bool:
+    """Say whether a class statement made this type: C types have no `__module__` of their own, or no Python slots."""
+    if not kind.__flags__ & _HEAP_TYPE:
+        return False
+    return (
+        "__dict__" in vars(kind)
+        or "__slots__" in vars(kind)
+        or "__static_attributes__" in vars(kind)
+        or (kind.__dictoffset__ != 0)
+    )
+
+
+def _hides_something(kind: type) -> bool:
+    """Say whether some base keeps fields that neither slots nor `__dict__` show, by the size of its objects."""
+    base: type | None = kind
+    while base is not None and base is not object:
+        parent = base.__base__ or object
+        own = vars(base)
+        members = sum(type(member) is types.MemberDescriptorType for member in own.values())
+        explained = members + ("__dict__" in own) + ("__weakref__" in own)
+        if base.__basicsize__ - parent.__basicsize__ > explained * _POINTER:
+            return True
+        base = base.__base__
+    return False

@@ -1,0 +1,327 @@
+"""How each kind of object is read: one small function a kind, and the table that names them.
+
+A reader writes the object's own atoms to `walk.out` and puts what the object holds on `walk.stack`, last first. It
+never recurses, so depth costs nothing, and it writes a tag first, so that no two kinds can be taken for each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextvars
+import gc
+import types
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from interleavings.errors import Unwalkable
+from interleavings.frames import read_frame
+from interleavings.loop import ExplorerHandle, ExplorerLoop, ExplorerTimer, Job
+from interleavings.tasks import STEP_WRAPPER, ExplorerFuture, ExplorerTask, attributes_of
+
+if TYPE_CHECKING:
+    from interleavings.walkers import Walk
+
+Handler: TypeAlias = "Callable[[Walk, Any], None]"
+
+ATOMS = frozenset({int, str, bytes, bool, float, complex, type(None), type(...)})
+# Their hashes do not depend on addresses or on PYTHONHASHSEED, so the order a set is iterated in is a part of it.
+_STABLE_HASH = frozenset({int, bool, float, ExplorerTask, ExplorerFuture})
+
+
+def constant(tag: tuple[str, ...]) -> Handler:
+    """Make a handler for objects that are the same in every run: only their tag is written."""
+
+    def handle(walk: Walk, value: Any) -> None:
+        walk.out.append(tag)
+
+    return handle
+
+
+def read_named(walk: Walk, value: Any) -> None:
+    """Classes, modules, descriptors: constants, told apart by name."""
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None) or type(value).__qualname__
+    walk.out.append(("named", str(getattr(value, "__module__", "")), str(name)))
+
+
+def read_text(walk: Walk, value: Any) -> None:
+    """Immutable values whose repr says everything about them."""
+    walk.out.append(("text", type(value).__qualname__, repr(value)))
+
+
+def _list(walk: Walk, value: Any) -> None:
+    walk.out.append((type(value).__qualname__,))
+    walk.out.append(len(value))
+    walk.stack.extend(list(value)[::-1])
+
+
+def _dict(walk: Walk, value: Any) -> None:
+    walk.out.append((type(value).__qualname__,))
+    walk.out.append(len(value))
+    stack = walk.stack
+    items = list(value.items())
+    items.reverse()
+    for key, held in items:
+        stack.append(held)
+        stack.append(key)
+
+
+def _defaultdict(walk: Walk, value: Any) -> None:
+    _dict(walk, value)
+    walk.stack.append(value.default_factory)
+
+
+def _set(walk: Walk, value: Any) -> None:
+    """Iteration order where hashes are stable; sorted where they are not; else it cannot be told apart."""
+    members = list(value)
+    if not all(type(member) in _STABLE_HASH for member in members):
+        members = _sorted_members(walk, members, value)
+    walk.out.append((type(value).__qualname__,))
+    walk.out.append(len(members))
+    walk.stack.extend(members[::-1])
+
+
+def _sorted_members(walk: Walk, members: list[Any], whole: Any) -> list[Any]:
+    try:
+        return [member for _, member in sorted(((_order(walk, member), member) for member in members), key=_first)]
+    except Unwalkable as error:
+        raise Unwalkable(whole, error.reason) from None
+
+
+def _first(pair: tuple[Any, Any]) -> Any:
+    return pair[0]
+
+
+def _order(walk: Walk, member: Any) -> tuple[str, str]:
+    """Return a key that orders a set's member by what it is; visited objects go by their number."""
+    kind = type(member)
+    if kind in ATOMS:
+        return kind.__name__, repr(member)
+    if kind in (tuple, frozenset):
+        parts = [_order(walk, part) for part in member]
+        return kind.__name__, repr(sorted(parts) if kind is frozenset else parts)
+    if isinstance(member, ExplorerTask):
+        return "task", member.label
+    if isinstance(member, (type, types.FunctionType)):
+        return kind.__name__, f"{member.__module__}.{member.__qualname__}"
+    number = walk.memo.get(id(member))
+    if number is not None:
+        return "visited", f"{number:012d}"
+    if hasattr(member, "_member_map_") or hasattr(kind, "_member_map_"):
+        return kind.__name__, str(member)
+    raise Unwalkable(member, f"a set that holds {kind.__qualname__} objects has no order that every run repeats")
+
+
+def _function(walk: Walk, value: types.FunctionType) -> None:
+    """A function is its code, which is constant, and what it holds: cells and default values."""
+    walk.out.append(("function", str(value.__module__), value.__qualname__))
+    if value.__closure__ is not None or value.__defaults__ is not None or value.__kwdefaults__ is not None:
+        walk.stack.append(value.__kwdefaults__)
+        walk.stack.append(value.__defaults__)
+        walk.stack.append(value.__closure__)
+
+
+def _cell(walk: Walk, value: types.CellType) -> None:
+    try:
+        content = value.cell_contents
+    except ValueError:
+        walk.out.append(("empty cell",))
+        return
+    walk.out.append(("cell",))
+    walk.stack.append(content)
+
+
+def _method(walk: Walk, value: types.MethodType) -> None:
+    walk.out.append(("method",))
+    walk.stack.append(value.__self__)
+    walk.stack.append(value.__func__)
+
+
+def _builtin(walk: Walk, value: Any) -> None:
+    walk.out.append(("builtin", value.__name__))
+    bound = value.__self__
+    walk.stack.append(None if isinstance(bound, types.ModuleType) else bound)
+
+
+def read_referents(walk: Walk, value: Any) -> None:
+    """Small C objects whose whole content is what they refer to."""
+    held = gc.get_referents(value)
+    walk.out.append((type(value).__qualname__,))
+    walk.out.append(len(held))
+    walk.stack.extend(held[::-1])
+
+
+def _frame(walk: Walk, value: Any) -> None:
+    walk.out.append((type(value).__qualname__,))
+    if type(value) is types.AsyncGeneratorType:
+        walk.out.append(value.ag_running)
+    held = read_frame(value, walk.out)
+    walk.out.append(len(held))
+    held.reverse()
+    walk.stack.extend(held)
+
+
+def read_future(walk: Walk, value: Any) -> None:
+    state = value._state
+    walk.out.append(("future", state))
+    attributes = attributes_of(value)
+    if attributes:
+        walk.stack.append(attributes)
+    if state == "PENDING":
+        walk.stack.append(walk.made(value._callbacks))
+    elif state == "FINISHED":
+        walk.out.append(value._log_traceback)
+        exception = value._exception
+        walk.stack.append(value._result if exception is None else exception)
+        walk.stack.append(exception is None)
+    walk.stack.append(value._cancel_message)
+
+
+def read_task(walk: Walk, value: Any) -> None:
+    state = value._state
+    if state == "PENDING":
+        walk.out.append(("task", value.get_name()))
+        if isinstance(value, ExplorerTask):
+            walk.out.append(value.label)  # names the choices
+            walk.out.append(value.number)  # orders sets
+        walk.out.append(value._must_cancel)
+        walk.out.append(value.cancelling())
+        if isinstance(value, ExplorerTask):
+            walk.stack.append(value.context)
+        walk.stack.append(value._fut_waiter)
+        walk.stack.append(value.get_coro())
+    else:
+        walk.out.append(("ended task", value.get_name()))
+        walk.out.append(isinstance(value, ExplorerTask) and value.looked_at)
+    read_future(walk, value)
+
+
+def _context(walk: Walk, value: contextvars.Context) -> None:
+    """Only what differs from the context the run started in: the rest is the same in every run."""
+    base, missing = walk.base, walk
+    changed = [(name, held) for name, held in value.items() if base.get(name, missing) is not held]
+    walk.out.append(("context", len(changed)))
+    if len(changed) > 1:
+        changed.sort(key=lambda pair: pair[0].name)
+    for name, held in reversed(changed):
+        walk.stack.append(held)
+        walk.stack.append(name)
+
+
+def _token(walk: Walk, value: Any) -> None:
+    walk.out.append(("token",))
+    walk.stack.append(None if value.old_value is contextvars.Token.MISSING else value.old_value)
+    walk.stack.append(value.old_value is contextvars.Token.MISSING)
+    walk.stack.append(value.var)
+
+
+def read_handle(walk: Walk, value: Any) -> None:
+    walk.out.append((type(value).__qualname__, value._cancelled))
+    if value._cancelled:
+        return
+    walk.stack.append(value._context)
+    walk.stack.append(value._args)
+    walk.stack.append(value._callback)
+
+
+def read_timer(walk: Walk, value: Any) -> None:
+    """A timer by its distance from now; one that has fired or was cancelled has no time any more."""
+    read_handle(walk, value)
+    walk.out.append(value._when - walk.now if value._scheduled and not value._cancelled else None)
+
+
+def _timeout(walk: Walk, value: Any) -> None:
+    """`asyncio.timeout()`: its deadline by the distance from now."""
+    walk.out.append(("timeout",))
+    for name in sorted(value.__dict__):
+        held = value.__dict__[name]
+        if name == "_when" and held is not None:
+            held = held - walk.now
+        walk.stack.append(held)
+        walk.stack.append(name)
+    walk.out.append(len(value.__dict__))
+
+
+def _job(walk: Walk, value: Job) -> None:
+    walk.out.append(("job",))
+    walk.stack.append(value.future)
+    walk.stack.append(value.args)
+    walk.stack.append(value.function)
+
+
+def read_exception(walk: Walk, value: BaseException) -> None:
+    walk.out.append(("exception", type(value).__module__, type(value).__qualname__))
+    walk.stack.append(walk.made(value.__dict__))
+    walk.stack.append(value.__cause__)
+    walk.stack.append(value.__context__)
+    walk.stack.append(value.args)
+
+
+def read_weak(walk: Walk, value: Any) -> None:
+    walk.out.append(("weak reference",))
+    walk.stack.append(value())
+
+
+def read_lock(walk: Walk, value: Any) -> None:
+    walk.out.append(("thread lock", bool(value.locked()) if hasattr(value, "locked") else repr(value).split()[0]))
+
+
+def read_reduced(walk: Walk, value: Any) -> None:
+    """C objects that say themselves how to rebuild them: iterators, dates, random states."""
+    try:
+        if type(value).__module__ == "itertools":  # deprecated there since 3.12
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)
+                parts = value.__reduce__()
+        else:
+            parts = value.__reduce_ex__(2)
+    except Exception as error:
+        raise Unwalkable(value, f"{type(value).__qualname__} does not show its content ({error})") from None
+    walk.out.append(("reduced", type(value).__module__, type(value).__qualname__))
+    if isinstance(parts, str):
+        walk.out.append(parts)
+        return
+    expanded = [list(part) if index >= 3 and part is not None else part for index, part in enumerate(parts)]
+    walk.stack.append(tuple(walk.made(expanded)[1:]))
+
+
+BUILT_IN: dict[type, Handler] = {
+    list: _list,
+    collections.deque: _list,
+    bytearray: lambda walk, value: walk.out.extend((("bytearray",), bytes(value))),
+    dict: _dict,
+    collections.OrderedDict: _dict,
+    collections.Counter: _dict,
+    collections.defaultdict: _defaultdict,
+    types.MappingProxyType: _dict,
+    set: _set,
+    frozenset: _set,
+    range: read_text,
+    types.FunctionType: _function,
+    types.CellType: _cell,
+    types.MethodType: _method,
+    types.BuiltinFunctionType: _builtin,
+    types.MethodWrapperType: _builtin,
+    types.CoroutineType: _frame,
+    types.GeneratorType: _frame,
+    types.AsyncGeneratorType: _frame,
+    STEP_WRAPPER: read_referents,
+    ExplorerTask: read_task,
+    asyncio.Task: read_task,
+    ExplorerFuture: read_future,
+    asyncio.Future: read_future,
+    contextvars.Context: _context,
+    contextvars.Token: _token,
+    contextvars.ContextVar: lambda walk, value: walk.out.append(("context variable", value.name)),
+    ExplorerHandle: read_handle,
+    ExplorerTimer: read_timer,
+    Job: _job,
+    BaseException: read_exception,
+    weakref.ref: read_weak,
+    ExplorerLoop: constant(("loop",)),
+    type(NotImplemented): constant(("not implemented",)),
+}
+if hasattr(asyncio, "Timeout"):
+    BUILT_IN[asyncio.Timeout] = _timeout

@@ -1,0 +1,35 @@
+"""Asks whether stock asyncio can show a failure: first in, first out, with only the environment's choices open.
+
+The environment chooses when a task is cancelled, when a timer fires and when an executor's job completes; ready
+handles run in the order in which they became ready. The search is bounded, and `unknown` is its honest third answer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from interleavings.counterexample import NO_PROGRESS
+from interleavings.errors import Diverged, ForbiddenCall, Unwalkable
+from interleavings.graph import traps
+from interleavings.result import Failure, Stock
+from interleavings.search import Search
+from interleavings.setting import Limits, Setting
+
+_MAX_STATES = 3_000
+
+
+def stock_label(setting: Setting, failure: Failure) -> Stock:
+    """Return whether a failure of this kind and property is reachable in FIFO order."""
+    rules = dataclasses.replace(setting.rules, fifo=True, atomic_callbacks=False)
+    search = Search(setting.under(rules), Limits(max_states=_MAX_STATES), stop_at=failure.same_as)
+    try:
+        found = search.run()
+    except (Diverged, ForbiddenCall, Unwalkable):
+        return "unknown"
+    if found.failing is not None:
+        return "yes"
+    if not found.complete:
+        return "unknown"
+    if failure.kind == NO_PROGRESS and traps(found.states):
+        return "yes"
+    return "no"

@@ -1,0 +1,78 @@
+"""What is explored: one fresh instance of the program, and what is declared about it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from interleavings.errors import ExplorerUsageError
+
+Main: TypeAlias = Coroutine[Any, Any, Any]
+
+
+@dataclass(slots=True)
+class Subject:
+    """One fresh instance of a program, made anew for every run.
+
+    `coroutine` is the main coroutine, or several that start side by side and together are the program.
+    `state()` declares the shared state: once given, user objects are opaque and what it leaves out is not seen.
+    `invariant()` is asked in every state; it raises, or returns a sentence, when it is violated.
+    `observe()` is called once before the first step and after every step; it may raise `Violation`, and what it
+    returns is part of the state.
+    `finish()` is asked once when everything has ended; it raises, or returns a sentence, when the end is wrong.
+    `close()` is called when the run is over, whatever happened.
+    """
+
+    coroutine: Main | Sequence[Main]
+    state: Callable[[], Any] | None = None
+    invariant: Callable[[], object] | None = None
+    observe: Callable[[], Hashable] | None = None
+    finish: Callable[[], object] | None = None
+    close: Callable[[], object] | None = None
+
+    def mains(self) -> tuple[Main, ...]:
+        """Return the main coroutines as a tuple."""
+        if isinstance(self.coroutine, Sequence):
+            return tuple(self.coroutine)
+        return (self.coroutine,)
+
+
+Program: TypeAlias = Callable[[], Main | Subject]
+
+
+def fresh_subject(program: Program) -> Subject:
+    """Call the program once and return its subject; a bare coroutine becomes one."""
+    made: object = program()
+    if inspect.iscoroutine(made):
+        return Subject(made)
+    if not isinstance(made, Subject):
+        raise ExplorerUsageError(
+            f"the program returned {type(made).__name__}; it must return a fresh coroutine or a Subject. "
+            "Pass the coroutine function itself, or a function that builds the objects and returns the coroutine"
+        )
+    for coroutine in made.mains():
+        if not inspect.iscoroutine(coroutine):
+            raise ExplorerUsageError(
+                f"Subject.coroutine holds {type(coroutine).__name__}; it must be a fresh coroutine or several"
+            )
+    if not made.mains():
+        raise ExplorerUsageError("Subject.coroutine is empty; there is nothing to run")
+    return made
+
+
+def identity_of(program: Program) -> dict[str, Any]:
+    """Return how a trace names the program: its reference, or what `program.trace_identity` says.
+
+    A callable that is built from parameters sets the attribute `trace_identity`, a JSON object, on itself.
+    """
+    declared = getattr(program, "trace_identity", None)
+    if declared is not None:
+        return dict(declared)
+    function: Any = program
+    while hasattr(function, "func"):  # functools.partial
+        function = function.func
+    module = getattr(function, "__module__", None) or "?"
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return {"reference": f"{module}:{name}"}

@@ -1,0 +1,198 @@
+"""A counterexample as a versioned JSON file: each step by task and source line, never by index.
+
+{"format": "cleancut-interleaving-trace", "version": 1, "program": {...}, "python": "3.11.7",
+ "budgets": {"cancels": 1, ...}, "steps": [{"kind": "task-step", "task": "inc-1", "what": "",
+ "where": "counter.py:12 in inc", "occurrence": 1}, ...],
+ "failure": {"kind": ..., "property": ..., "message": ..., "details": {...}}, "stock": "yes"}
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args
+
+from interleavings.errors import TraceUnreadable
+from interleavings.result import Failure, Stock
+
+FORMAT = "cleancut-interleaving-trace"
+VERSION = 1
+KINDS = ("task-step", "callback", "timer", "cancel", "job")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One choice by name. `what` names the callback, timer or job; `where` is for the reader and tells an edit."""
+
+    kind: str
+    task: str
+    where: str = ""
+    what: str = ""
+    occurrence: int = 1
+
+    @property
+    def key(self) -> str:
+        """The name under which a run offers this choice."""
+        if self.kind in ("task-step", "cancel"):
+            name = f"{self.kind} {self.task}"
+        elif self.kind == "callback":
+            name = f"callback {self.what}"
+        else:
+            name = f"{self.kind} {self.what} of {self.task}"
+        return name if self.occurrence == 1 else f"{name} #{self.occurrence}"
+
+    def __str__(self) -> str:
+        who = f"{self.kind} {self.task}".rstrip()
+        return f"{who}: {self.what or self.where}" + (f" at {self.where}" if self.what and self.where else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The steps to a failure, the failure, and what is needed to walk them again."""
+
+    program: Mapping[str, Any]
+    steps: tuple[Step, ...]
+    failure: Failure
+    budgets: Mapping[str, Any] = field(default_factory=dict)
+    python: str = ""
+    stock: Stock = "unknown"
+
+    def describe(self) -> str:
+        """Return the steps one a line, then the failure with its details."""
+        lines = [f"{number:4d}  {step}" for number, step in enumerate(self.steps, 1)]
+        lines.append(f"      {self.failure}")
+        lines.extend(_detail_lines(self.failure.details))
+        lines.append(f"      stock asyncio can do this: {self.stock}")
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the trace as a JSON object."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "program": dict(self.program),
+            "python": self.python,
+            "budgets": dict(self.budgets),
+            "steps": [
+                {"kind": s.kind, "task": s.task, "what": s.what, "where": s.where, "occurrence": s.occurrence}
+                for s in self.steps
+            ],
+            "failure": {
+                "kind": self.failure.kind,
+                "property": self.failure.property,
+                "message": self.failure.message,
+                "details": _plain(self.failure.details),
+            },
+            "stock": self.stock,
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the trace; details that JSON has no form for are written as text."""
+        text = json.dumps(self.to_json(), indent=2, ensure_ascii=True, allow_nan=False)
+        Path(path).write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Trace:
+        """Read a trace. Raises `TraceUnreadable` in one line that says what is wrong with the file."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except OSError as error:
+            raise TraceUnreadable(f"{path}: cannot be read: {error.strerror or error}") from None
+        except UnicodeDecodeError:
+            raise TraceUnreadable(f"{path}: is not a trace: it is no UTF-8 text") from None
+        try:
+            document = json.loads(text)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise TraceUnreadable(f"{path}: is not a trace: it is no JSON ({error})") from None
+        return cls.from_json(document, str(path))
+
+    @classmethod
+    def from_json(cls, document: Any, origin: str = "trace") -> Trace:
+        """Build a trace from a JSON object, checking every part."""
+        if not isinstance(document, dict) or document.get("format") != FORMAT:
+            raise TraceUnreadable(f"{origin}: is not a trace: its format is not {FORMAT!r}")
+        version = document.get("version")
+        if type(version) is not int or version < 1:
+            raise TraceUnreadable(f"{origin}: has no valid version (found {version!r}, this explorer reads {VERSION})")
+        if version > VERSION:
+            raise TraceUnreadable(
+                f"{origin}: has version {version}, this explorer reads up to {VERSION}; replay it with a newer one"
+            )
+        try:
+            return cls._read(document)
+        except (KeyError, TypeError, ValueError) as error:
+            raise TraceUnreadable(f"{origin}: is damaged: {error!r}") from None
+
+    @classmethod
+    def _read(cls, document: Mapping[str, Any]) -> Trace:
+        failure = document["failure"]
+        stock = document.get("stock", "unknown")
+        if stock not in get_args(Stock):
+            raise ValueError(f"stock is {stock!r}")
+        return cls(
+            program=dict(document["program"]),
+            steps=tuple(_read_step(step) for step in _sequence(document["steps"])),
+            failure=Failure(
+                _text(failure["kind"]),
+                _text(failure["property"]),
+                _text(failure["message"]),
+                dict(failure.get("details", {})),
+            ),
+            budgets=dict(document.get("budgets", {})),
+            python=_text(document.get("python", "")),
+            stock=stock,
+        )
+
+
+def _read_step(step: Mapping[str, Any]) -> Step:
+    kind = _text(step["kind"])
+    if kind not in KINDS:
+        raise ValueError(f"unknown kind of step {kind!r}")
+    occurrence = step.get("occurrence", 1)
+    if type(occurrence) is not int or occurrence < 1:
+        raise ValueError(f"occurrence is {occurrence!r}")
+    return Step(kind, _text(step["task"]), _text(step.get("where", "")), _text(step.get("what", "")), occurrence)
+
+
+def _plain(value: Any) -> Any:
+    """Turn a detail into what strict JSON can hold: anything else becomes its text."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(item) for item in value]
+    if value is None or type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value)):
+        return value
+    return str(value)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected a text, found {value!r}")
+    return value
+
+
+def _sequence(value: object) -> Sequence[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"expected a list, found {value!r}")
+    return value
+
+
+def _detail_lines(details: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for name, value in details.items():
+        if isinstance(value, list):
+            lines.append(f"      {name}:")
+            lines.extend(f"        - {_flat(item)}" for item in value)
+        else:
+            lines.append(f"      {name}: {_flat(value)}")
+    return lines
+
+
+def _flat(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {item}" for key, item in value.items() if item not in (None, "", []))
+    return str(value)
