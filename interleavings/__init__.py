@@ -7,14 +7,14 @@
 state is, and what a verdict rests on.
 """
 
-from interleavings.emit import emit
-from interleavings.errors import ExplorerUsageError, ForbiddenCall, TraceUnreadable, Violation
-from interleavings.explore import explore
-from interleavings.replay import ReplayResult, replay
-from interleavings.result import Failure, Result
-from interleavings.subject import Program, Subject
-from interleavings.trace import Step, Trace
-from interleavings.walkers import register_walker
+from .emitting import emit
+from .errors import ExplorerUsageError, ForbiddenCall, TraceUnreadable, Violation
+from .exploring import explore
+from .replaying import ReplayResult, replay
+from .result import Failure, Result
+from .subject import Program, Subject
+from .trace import Step, Trace
+from .walkers import register_walker
 
 __all__ = [
     "ExplorerUsageError",

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from rich.console import Console
 
 from .errors import ExplorerUsageError, TraceUnreadable
-from .explore import explore
+from .exploring import explore
 from .follower import Coverage
 from .result import Result
 
@@ -186,7 +186,7 @@ def _properties(scenario: Any, result: Result) -> dict[str, str]:
 def _save_counterexample(scenario: Any, result: Result, directory: Path, console: Console) -> Path | None:
     if result.counterexample is None:
         return None
-    from .emit import emit
+    from .emitting import emit
 
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"interleaving-{scenario.name}.json"
@@ -227,7 +227,7 @@ def _replay(path: str, console: Console) -> int:
         return _replay_on_controller(path, console)
     from importlib import import_module
 
-    from .replay import replay
+    from .replaying import replay
     from .trace import Trace
 
     trace = Trace.load(path)
@@ -270,7 +270,7 @@ def _emit(path: str, output: str, console: Console) -> int:
 
         text = emit_spec(SpecTrace.load(path), Path(output).name)
     else:
-        from .emit import emit
+        from .emitting import emit
         from .trace import Trace
 
         trace = Trace.load(path)

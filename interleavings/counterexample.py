@@ -11,13 +11,13 @@ import platform
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from interleavings.deadlock import HolderWatch, blocked_tasks
-from interleavings.describe import describe_choice
-from interleavings.errors import Diverged
-from interleavings.result import Failure, Stock
-from interleavings.setting import Setting, look
-from interleavings.subject import identity_of
-from interleavings.trace import Step, Trace
+from .deadlock import HolderWatch, blocked_tasks
+from .describe import describe_choice
+from .errors import Diverged
+from .result import Failure, Stock
+from .setting import Setting, look
+from .subject import identity_of
+from .trace import Step, Trace
 
 NO_PROGRESS = "no-progress"
 

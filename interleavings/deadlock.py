@@ -12,10 +12,10 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-from interleavings.frames import frames_inwards, is_internal, place_of
-from interleavings.judge import raised_at
-from interleavings.run import Run
-from interleavings.tasks import exception_of
+from .frames import frames_inwards, is_internal, place_of
+from .judge import raised_at
+from .run import Run
+from .tasks import exception_of
 
 _DEPTH = 4
 _BREADTH = 200

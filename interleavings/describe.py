@@ -7,11 +7,11 @@ import contextvars
 from collections.abc import Sequence
 from typing import Any
 
-from interleavings.frames import describe_place, place_of
-from interleavings.loop import ExplorerHandle, ExplorerTimer, Job, callback_name
-from interleavings.run import Run, Target
-from interleavings.tasks import stepped_task
-from interleavings.trace import Step
+from .frames import describe_place, place_of
+from .loop import ExplorerHandle, ExplorerTimer, Job, callback_name
+from .run import Run, Target
+from .tasks import stepped_task
+from .trace import Step
 
 
 def describe_choice(run: Run, key: str, target: Target) -> Step:

@@ -14,10 +14,10 @@ import marshal
 import random
 from typing import TYPE_CHECKING, Any
 
-from interleavings.errors import Unwalkable
-from interleavings.loop import key_of
-from interleavings.tasks import STEP_WRAPPER, ExplorerTask, stepped_task
-from interleavings.walkers import Walk, describe, find_path
+from .errors import Unwalkable
+from .loop import key_of
+from .tasks import STEP_WRAPPER, ExplorerTask, stepped_task
+from .walkers import Walk, describe, find_path
 
 if TYPE_CHECKING:
     from interleavings.run import Run

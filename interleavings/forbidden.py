@@ -21,9 +21,9 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from interleavings.errors import ExplorerUsageError
-from interleavings.loop import ExplorerLoop
-from interleavings.refusals import DEFINING_MODULES
+from .errors import ExplorerUsageError
+from .loop import ExplorerLoop
+from .refusals import DEFINING_MODULES
 
 _CLOCK = "Use the loop's virtual time (asyncio.sleep, loop.time()) or pass the clock in"
 _CHANCE = "Use random.Random(seed), or pass the value in"

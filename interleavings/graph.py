@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from interleavings.search import State
+from .search import State
 
 
 def successors(state: State) -> list[State]:

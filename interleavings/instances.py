@@ -24,8 +24,8 @@ import uuid
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from interleavings.frames import code_record
-from interleavings.readers import (
+from .frames import code_record
+from .readers import (
     BUILT_IN,
     Handler,
     constant,

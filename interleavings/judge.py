@@ -6,9 +6,9 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from interleavings.errors import Violation
-from interleavings.result import Failure
-from interleavings.tasks import ExplorerTask, exception_of, was_cancelled
+from .errors import Violation
+from .result import Failure
+from .tasks import ExplorerTask, exception_of, was_cancelled
 
 if TYPE_CHECKING:
     from interleavings.run import Run, Target

@@ -13,9 +13,9 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from interleavings.errors import ExplorerUsageError
-from interleavings.refusals import RefusingLoop, calling_module
-from interleavings.tasks import (
+from .errors import ExplorerUsageError
+from .refusals import RefusingLoop, calling_module
+from .tasks import (
     EAGER_FACTORY,
     MAIN,
     ExplorerFuture,

@@ -40,7 +40,7 @@ def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> Generat
 def _explored(function: Any, item: pytest.Function) -> Any:
     @functools.wraps(function)
     def run(*args: Any, **fixtures: Any) -> None:
-        from interleavings.explore import explore
+        from interleavings.exploring import explore
 
         marker = item.get_closest_marker(MARKER)
         options: dict[str, Any] = {} if marker is None else dict(marker.kwargs)

@@ -16,10 +16,10 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from interleavings.errors import Unwalkable
-from interleavings.frames import read_frame
-from interleavings.loop import ExplorerHandle, ExplorerLoop, ExplorerTimer, Job
-from interleavings.tasks import STEP_WRAPPER, ExplorerFuture, ExplorerTask, attributes_of
+from .errors import Unwalkable
+from .frames import read_frame
+from .loop import ExplorerHandle, ExplorerLoop, ExplorerTimer, Job
+from .tasks import STEP_WRAPPER, ExplorerFuture, ExplorerTask, attributes_of
 
 if TYPE_CHECKING:
     from interleavings.walkers import Walk

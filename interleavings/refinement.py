@@ -197,11 +197,7 @@ def follow_barrier(
 
 def with_cancellation(follower: Follower) -> Callable[..., None]:
     """A tracer that notes, at the event itself, whether the emitting task is being cancelled."""
-
-    def trace(action: str, /, **fields: Any) -> None:
-        follower(action, **fields, cancelled=_being_cancelled())
-
-    return trace
+    return lambda action, /, **fields: follower(action, **fields, cancelled=_being_cancelled())
 
 
 # ---------------------------------------------------------------------------------------------------- cut

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, NoReturn
 
-from interleavings.errors import ForbiddenCall
+from .errors import ForbiddenCall
 
 # A call is looked for behind their frames: the module that defines a function is not the one that calls it.
 DEFINING_MODULES = frozenset({"random", "secrets", "socket", "subprocess", "threading", "uuid", "concurrent"})

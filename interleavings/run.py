@@ -12,13 +12,13 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from interleavings.errors import ExplorerUsageError, ForbiddenCall, Violation
-from interleavings.forbidden import Fence
-from interleavings.frames import frames_inwards
-from interleavings.loop import ExplorerHandle, ExplorerLoop, ExplorerTimer, Job, key_of
-from interleavings.result import Failure
-from interleavings.subject import Program, Subject, fresh_subject
-from interleavings.tasks import MAIN, ExplorerTask, coroutine_name, exception_of, make_task, stepped_task, was_cancelled
+from .errors import ExplorerUsageError, ForbiddenCall, Violation
+from .forbidden import Fence
+from .frames import frames_inwards
+from .loop import ExplorerHandle, ExplorerLoop, ExplorerTimer, Job, key_of
+from .result import Failure
+from .subject import Program, Subject, fresh_subject
+from .tasks import MAIN, ExplorerTask, coroutine_name, exception_of, make_task, stepped_task, was_cancelled
 
 Target: TypeAlias = "ExplorerHandle | ExplorerTimer | Job | ExplorerTask"
 """What a choice acts on; a task stands for its cancellation."""

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from interleavings.errors import Diverged
-from interleavings.fingerprint import fingerprint
-from interleavings.result import Failure
-from interleavings.run import Run, Target
-from interleavings.setting import Limits, Setting, clock, look
+from .errors import Diverged
+from .fingerprint import fingerprint
+from .result import Failure
+from .run import Run, Target
+from .setting import Limits, Setting, clock, look
 
 Order: TypeAlias = Literal["breadth", "depth"]
 Progress: TypeAlias = Callable[[int, int, int, float], None]

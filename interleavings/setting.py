@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from interleavings.forbidden import Fence
-from interleavings.judge import judge
-from interleavings.result import Failure
-from interleavings.run import Rules, Run, Target
-from interleavings.subject import Program
+from .forbidden import Fence
+from .judge import judge
+from .result import Failure
+from .run import Rules, Run, Target
+from .subject import Program
 
 # Taken at import: during a search the module's own attributes are the fence's.
 clock = time.perf_counter

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from interleavings.counterexample import NO_PROGRESS
-from interleavings.errors import Diverged, ForbiddenCall, Unwalkable
-from interleavings.graph import traps
-from interleavings.result import Failure, Stock
-from interleavings.search import Search
-from interleavings.setting import Limits, Setting
+from .counterexample import NO_PROGRESS
+from .errors import Diverged, ForbiddenCall, Unwalkable
+from .graph import traps
+from .result import Failure, Stock
+from .search import Search
+from .setting import Limits, Setting
 
 _MAX_STATES = 3_000
 

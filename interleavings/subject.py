@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from interleavings.errors import ExplorerUsageError
+from .errors import ExplorerUsageError
 
 Main: TypeAlias = Coroutine[Any, Any, Any]
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-from interleavings.errors import TraceUnreadable
-from interleavings.result import Failure, Stock
+from .errors import TraceUnreadable
+from .result import Failure, Stock
 
 FORMAT = "cleancut-interleaving-trace"
 VERSION = 1

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from interleavings.errors import Diverged
-from interleavings.result import Failure
-from interleavings.run import Run
-from interleavings.setting import Limits, Setting, look
+from .errors import Diverged
+from .result import Failure
+from .run import Run
+from .setting import Limits, Setting, look
 
 _LONGEST_SCHEDULE = 10_000
 

@@ -12,9 +12,9 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from interleavings.errors import ExplorerUsageError, Unwalkable
-from interleavings.instances import handler_for
-from interleavings.readers import ATOMS, BUILT_IN, Handler
+from .errors import ExplorerUsageError, Unwalkable
+from .instances import handler_for
+from .readers import ATOMS, BUILT_IN, Handler
 
 _TUPLE = ("tuple",)
 

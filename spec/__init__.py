@@ -1,22 +1,39 @@
 """State machines of the checkpoint protocol, in one readable text, with the reference engine that enumerates them.
 
-    from spec import cut, search, CutScope
-    result = search(cut.model(CutScope(batches=2, batch_size=1, lookahead=0, saves=1, crashes=1)))
+    from spec import CutScope, cut_machine, search
+    result = search(cut_machine.model(CutScope(batches=2, batch_size=1, lookahead=0, saves=1, crashes=1)))
 
-On the command line: `python -m spec check`, `python -m spec variants`. What is modelled, what is left out and why that
-is safe stands in spec/README.md.
+The machines are `barrier_machine`, `cut_machine` and `store_machine`; `MACHINES` has them by name. On the command line:
+`python -m spec check`, `python -m spec variants`. What is modelled, what is left out and why that is safe stands in
+spec/README.md.
 """
 
-from .barrier import BarrierScope as BarrierScope
-from .barrier import barrier as barrier
-from .catalogue import MACHINES as MACHINES
-from .catalogue import UnknownName as UnknownName
-from .cut import CutScope as CutScope
-from .cut import cut as cut
-from .expression import SymbolRefused as SymbolRefused
-from .machine import Machine as Machine
-from .machine import ModelFault as ModelFault
-from .model import Model as Model
-from .reference_engine import Search as Search
-from .reference_engine import Violation as Violation
-from .reference_engine import search as search
+from .barrier import BarrierScope
+from .barrier import barrier as barrier_machine
+from .catalogue import MACHINES, UnknownName
+from .cut import CutScope
+from .cut import cut as cut_machine
+from .expression import SymbolRefused
+from .machine import Machine, ModelFault
+from .model import Model
+from .reference_engine import Search, Violation, search
+from .store import StoreScope
+from .store import store as store_machine
+
+__all__ = [
+    "MACHINES",
+    "BarrierScope",
+    "CutScope",
+    "Machine",
+    "Model",
+    "ModelFault",
+    "Search",
+    "StoreScope",
+    "SymbolRefused",
+    "UnknownName",
+    "Violation",
+    "barrier_machine",
+    "cut_machine",
+    "search",
+    "store_machine",
+]

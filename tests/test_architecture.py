@@ -282,3 +282,18 @@ def test_checker_finds_drawers_and_long_files(wrong_tree: Path) -> None:
     """A folder counts as much as a module, and 400 lines are still allowed."""
     assert names_that_say_nothing(wrong_tree) == ["spec/common/names.py", "impl/utils.py"]
     assert long_files(wrong_tree) == ["cleancut/long.py: 401 lines"]
+
+
+def test_no_public_name_of_a_package_is_hidden_by_a_module_of_the_same_name() -> None:
+    """Importing `package.name` as a module rebinds the attribute: a function exported under it would be gone."""
+    import importlib
+    import types
+
+    clashes = []
+    for package in ("spec", "impl", "interleavings", "interleavings.conformance", "interleavings.scenarios", "proofs"):
+        loaded = importlib.import_module(package)
+        for path in sorted((ROOT / package.replace(".", "/")).iterdir()):
+            name = path.stem
+            if name in vars(loaded) and not isinstance(vars(loaded)[name], types.ModuleType):
+                clashes.append(f"{package}.{name}")
+    assert clashes == []

@@ -98,7 +98,7 @@ class Loss:
         self.finished: list[int] = []
 
     async def run(self) -> Loss:
-        controller = NaiveController(batches=BATCHES, batch_size=BATCH_SIZE, stamped=0, capacity=CAPACITY)
+        controller = NaiveController(batches=BATCHES, batch_size=BATCH_SIZE, sampler=3, capacity=CAPACITY)
         left: dict[int, int] = {}
         for _ in range(self._save_at):
             if not controller.reserved and not controller.parked and controller.cursor < BATCHES:

@@ -4,10 +4,10 @@
 one, and then checks the property that the counterexample broke.
 """
 
-from .drive import FeatureMissing as FeatureMissing
-from .drive import NotConformant as NotConformant
-from .drive import StepRefused as StepRefused
-from .drive import controller_named as controller_named
-from .drive import drive as drive
+from .driving import FeatureMissing as FeatureMissing
+from .driving import NotConformant as NotConformant
+from .driving import StepRefused as StepRefused
+from .driving import controller_named as controller_named
+from .driving import drive as drive
 from .spec_trace import SpecTrace as SpecTrace
 from .spec_trace import emit as emit

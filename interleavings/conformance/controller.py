@@ -26,7 +26,7 @@ from spec.cut import IN_ORDER, WINDOWED, CutScope
 from ..follower import Coverage
 from ..refinement import Prompts, cut_model, follow_cut, owners_of_files
 from ..scenarios.fake_disk import FakeDisk
-from .drive import FeatureMissing, StepRefused
+from .driving import FeatureMissing, StepRefused
 
 DIRECTORY = "/checkpoints"
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from interleavings.counterexample import NO_PROGRESS, build_trace
-from interleavings.errors import Diverged, ExplorerUsageError, ForbiddenCall, Unwalkable
-from interleavings.forbidden import Fence
-from interleavings.graph import choices_of_a_circle, count_schedules, traps
-from interleavings.result import Failure, Result, Stock
-from interleavings.run import Rules
-from interleavings.search import Exploration, Order, Progress, Search
-from interleavings.setting import Limits, Setting, clock, paused_collection
-from interleavings.stock import stock_label
-from interleavings.subject import Program
-from interleavings.unpruned import enumerate_schedules
+from .counterexample import NO_PROGRESS, build_trace
+from .errors import Diverged, ExplorerUsageError, ForbiddenCall, Unwalkable
+from .forbidden import Fence
+from .graph import choices_of_a_circle, count_schedules, traps
+from .result import Failure, Result, Stock
+from .run import Rules
+from .search import Exploration, Order, Progress, Search
+from .setting import Limits, Setting, clock, paused_collection
+from .stock import stock_label
+from .subject import Program
+from .unpruned import enumerate_schedules
 
 _UNWALKABLE_SCHEDULES = 20_000
 _INTERRUPTED = "interrupted"

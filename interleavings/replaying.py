@@ -13,16 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from interleavings.deadlock import HolderWatch, blocked_tasks
-from interleavings.describe import describe_choice
-from interleavings.errors import ForbiddenCall
-from interleavings.forbidden import Fence
-from interleavings.frames import function_in
-from interleavings.result import Failure
-from interleavings.run import Rules, Run, Target
-from interleavings.setting import Setting, look, paused_collection
-from interleavings.subject import Program
-from interleavings.trace import Trace
+from .deadlock import HolderWatch, blocked_tasks
+from .describe import describe_choice
+from .errors import ForbiddenCall
+from .forbidden import Fence
+from .frames import function_in
+from .result import Failure
+from .run import Rules, Run, Target
+from .setting import Setting, look, paused_collection
+from .subject import Program
+from .trace import Trace
 
 Outcome: TypeAlias = Literal["reproduced", "completed", "stale", "failed"]
 _LONGEST_REST = 10_000

@@ -6,8 +6,8 @@ import json
 import re
 from typing import Any
 
-from interleavings.errors import ExplorerUsageError
-from interleavings.trace import Step, Trace
+from .errors import ExplorerUsageError
+from .trace import Step, Trace
 
 _TEMPLATE = '''"""Replays one schedule of {reference}.
 
