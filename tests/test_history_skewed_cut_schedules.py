@@ -26,8 +26,8 @@ from interleavings.scenarios.readings import register_barrier, register_tensors
 
 PROMPTS, PER_STEP, TRAINER_AT, CURSOR_AT = 40, 4, 7, 6
 DIRECTORY = "/run"
-# Every image that some schedule wrote. Written by the runs and read by none, so it is no part of their state: a module's
-# names are not.
+# Every image that some schedule wrote. Written by the runs and read by none, so it is no part of their state, as the
+# names of a module are not.
 IMAGES: dict[tuple[int, int, tuple[str, ...]], FakeDisk] = {}
 
 
