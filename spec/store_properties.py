@@ -44,7 +44,11 @@ def acknowledged_is_durable(s: Value, k: Value) -> Value:
     return implies(s.acknowledged[k] == 1, survives_published(s, k) | newer)
 
 
-@store.always(each="all_writers", at="rename", witness=lambda s: s.highest_fence > 1)
+@store.always(
+    each="all_writers",
+    at="rename",
+    witness=lambda s: any_of(s.all_writers, lambda w: (s.fence[w] > 0) & (s.fence[w] < s.highest_fence)),
+)
 def one_writer_publishes(s: Value, w: Value) -> Value:
     """No save is published that was begun after another writer had taken over.
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from spec.catalogue import MACHINES, all_variants
 from spec.checks import check_machine, check_variant
 from spec.cut import CutScope, cut
 from spec.machine import Machine
+from spec.property_table import table
 from spec.reference_engine import search
 from spec.scopes import SMALL, Pinned
 
@@ -240,3 +243,10 @@ def test_the_backward_check_sees_the_stall_of_a_gate_in_a_slot():
     """The backward check can fail: with the gate inside the slot some state has no way out."""
     can_finish, seen = backwards_from_finished(cut.model(SMALL["cut"]["two_batches"][0], ["gate_in_slot"]))
     assert can_finish < seen
+
+
+def test_the_table_of_the_readme_is_the_one_the_machines_give():
+    """Property, premise, variants, scopes and lengths stand in the README as they are."""
+    text = (Path(__file__).parent.parent / "spec" / "README.md").read_text(encoding="utf-8")
+    stands = text.split("<!-- python -m spec.property_table -->\n")[1].split("\n<!-- end -->")[0]
+    assert stands == table()
