@@ -49,6 +49,16 @@ def test_every_action_of_the_barrier_but_the_named_ones_is_taken() -> None:
     assert never == {"cancel_outside", "cancel_before_request", "expire_cut"}
 
 
+def test_a_checkpoint_granted_straight_from_the_release_of_another_is_followed() -> None:
+    """The queue holds in every schedule: one checkpoint behind another once was left waiting for ever.
+
+    Found by driving the counterexample of `queue_is_ignored` on the library; the fault was in what the grant recorded.
+    """
+    scenario, coverage = scenario_named("queue"), Coverage()
+    explore(scenario.program(coverage), cancels=scenario.cancels).assert_holds()
+    assert coverage.actions["open_cut"] > coverage.actions["cancel_in_cut"] > 0
+
+
 def test_every_action_of_the_cut_is_taken() -> None:
     """The run of the controller takes every action of the machine that is not the environment's."""
     scenario, coverage = scenario_named("commit"), Coverage()

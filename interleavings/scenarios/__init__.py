@@ -11,7 +11,7 @@ from . import barrier as _barrier
 from . import commit as _commit
 from .scenario import Scenario
 
-SCENARIOS: dict[str, Scenario] = {s.name: s for s in (_barrier.SCENARIO, _commit.SCENARIO)}
+SCENARIOS: dict[str, Scenario] = {s.name: s for s in (_barrier.BARRIER, _barrier.QUEUE, _commit.SCENARIO)}
 
 
 class UnknownScenario(KeyError):
@@ -27,7 +27,12 @@ def scenario_named(name: str) -> Scenario:
 
 def run_barrier() -> Subject:
     """A fresh run of the scenario `barrier`, for a generated pytest."""
-    return _barrier.program_of(Coverage())
+    return _barrier.BARRIER.program_of(Coverage())
+
+
+def run_queue() -> Subject:
+    """A fresh run of the scenario `queue`, for a generated pytest."""
+    return _barrier.QUEUE.program_of(Coverage())
 
 
 def run_commit() -> Subject:

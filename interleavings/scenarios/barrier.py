@@ -1,4 +1,7 @@
-"""The real barrier alone: mutators that write, one checkpoint that reads, and tasks cancelled anywhere."""
+"""The real barrier alone: mutators that write, checkpoints that read, and tasks cancelled anywhere.
+
+`barrier` has one checkpoint among writers, `queue` two checkpoints of which one waits for the other.
+"""
 
 from __future__ import annotations
 
@@ -9,30 +12,27 @@ from spec.barrier import BarrierScope
 from spec.barrier import barrier as machine
 
 from ..errors import Violation
-from ..follower import Coverage
+from ..follower import Coverage, Remembered
 from ..refinement import BarrierTasks, barrier_model, follow_barrier, with_cancellation
 from ..subject import Subject
 from .readings import register_barrier
 from .scenario import Pinned, Scenario
 
-WRITERS, WRITES = 2, 2
-SCOPE = BarrierScope(writers=WRITERS, rounds=WRITES, checkpointers=1, cancellations=1)
-MODEL = barrier_model(SCOPE)
-
 
 class Run:
-    """Two writers that each write twice, an await between the two halves of a write; a checkpoint reads twice."""
+    """Writers that write, an await between the two halves of each write; checkpoints that each read twice."""
 
-    def __init__(self, coverage: Coverage) -> None:
-        tasks = BarrierTasks(WRITERS, 1)
-        self.follower = follow_barrier(MODEL, lambda: self.barrier, tasks, coverage)
+    def __init__(self, scope: BarrierScope, model: Remembered, coverage: Coverage) -> None:
+        self.scope = scope
+        tasks = BarrierTasks(scope.writers, scope.checkpointers)
+        self.follower = follow_barrier(model, lambda: self.barrier, tasks, coverage)
         self.barrier = CheckpointBarrier(trace=with_cancellation(self.follower))
-        self.begun = [0] * WRITERS
-        self.written = [0] * WRITERS
+        self.begun = [0] * scope.writers
+        self.written = [0] * scope.writers
 
     async def write(self, writer: int) -> None:
         """Take a slot for each write."""
-        for _ in range(WRITES):
+        for _ in range(self.scope.rounds):
             async with self.barrier.mutation("writes"):
                 self.begun[writer] += 1
                 try:
@@ -56,8 +56,8 @@ class Run:
     async def main(self) -> None:
         """Start everybody and wait for each, whether it ends or is cancelled."""
         loop = asyncio.get_running_loop()
-        tasks = [loop.create_task(self.write(i), name=f"writer-{i}") for i in range(WRITERS)]
-        tasks.append(loop.create_task(self.read(), name="checkpoint-0"))
+        tasks = [loop.create_task(self.write(i), name=f"writer-{i}") for i in range(self.scope.writers)]
+        tasks += [loop.create_task(self.read(), name=f"checkpoint-{i}") for i in range(self.scope.checkpointers)]
         for task in tasks:
             try:
                 await task
@@ -65,20 +65,36 @@ class Run:
                 continue
 
 
-def program_of(coverage: Coverage) -> Subject:
-    """A fresh run, followed by the barrier machine."""
-    register_barrier()
-    run = Run(coverage)
-    return Subject(run.main(), observe=run.follower.observe)
+def scenario(name: str, sentence: str, scope: BarrierScope, pinned: Pinned) -> Scenario:
+    """A scenario on the barrier; its scope names who takes part, and how often the environment interferes."""
+    model = barrier_model(scope)
+
+    def program_of(coverage: Coverage) -> Subject:
+        register_barrier()
+        run = Run(scope, model, coverage)
+        return Subject(run.main(), observe=run.follower.observe)
+
+    return Scenario(
+        name=name,
+        sentence=sentence,
+        machine=machine,
+        scope=scope,
+        cancels=scope.cancellations,
+        program_of=program_of,
+        claims=("refinement", "cut_excludes_writers", "deadlock"),
+        pinned=pinned,
+    )
 
 
-SCENARIO = Scenario(
-    name="barrier",
-    sentence="2 mutators of 2 writes and 1 checkpoint on the real barrier, one cancellation anywhere",
-    machine=machine,
-    scope=SCOPE,
-    cancels=1,
-    program_of=program_of,
-    claims=("refinement", "cut_excludes_writers", "deadlock"),
-    pinned=Pinned(states=1_710, schedules=23_795),
+BARRIER = scenario(
+    "barrier",
+    "2 mutators of 2 writes and 1 checkpoint on the real barrier, one cancellation anywhere",
+    BarrierScope(writers=2, rounds=2, checkpointers=1, cancellations=1),
+    Pinned(states=1_710, schedules=23_795),
+)
+QUEUE = scenario(
+    "queue",
+    "2 mutators of 1 write and 2 checkpoints, one behind the other, one cancellation anywhere",
+    BarrierScope(writers=2, rounds=1, checkpointers=2, cancellations=1),
+    Pinned(states=6_398, schedules=1_013_379),
 )
