@@ -1,4 +1,4 @@
-"""tests/CASES.md stays true: all cases, in order, each with tests that exist, a reason, or an honest `open`."""
+"""tests/CASES.md stays true: all cases, in order, each with tests that exist, what they leave open, or a reason."""
 
 import ast
 import functools
@@ -24,6 +24,8 @@ IDENTIFIERS = [f"{family}{number:02}" for family, numbers in CASES.items() for n
 REPORTS = ROOT.parent / "shared" / "cases" / "CASES.md"
 
 NODE = re.compile(r"(tests/test_\w+\.py)((?:::\w+)+)")
+PART = re.compile(r"part: (?P<tests>.+?); open: \S.*")
+NUMBERED = re.compile(r"test_case_([A-F]\d\d)_")
 
 
 def rows(text: str) -> list[list[str]]:
@@ -47,12 +49,30 @@ def faults(text: str, root: Path) -> list[str]:
         case, _, status = cells
         if status == "open" or re.fullmatch(r"does not apply: \S.*", status):
             continue
-        for node in re.split(r",\s*", status.replace("`", "")):
+        for node in nodes_of(status):
             if not NODE.fullmatch(node):
                 wrong.append(f"{case}: neither `open`, nor a reason, nor a test: {node}")
             elif not exists(root, node):
                 wrong.append(f"{case}: no such test: {node}")
     return wrong
+
+
+def nodes_of(status: str) -> list[str]:
+    """Return the tests a row names, in whichever of its forms; of another form whatever stands there instead."""
+    partly = PART.fullmatch(status)
+    return re.split(r",\s*", (partly["tests"] if partly else status).replace("`", ""))
+
+
+def left_out(text: str, root: Path) -> list[str]:
+    """Return the tests that carry the number of a case and do not stand in its row."""
+    named = {cells[0]: set(nodes_of(cells[-1])) for cells in rows(text)}
+    return [
+        f"{numbered[1]}: {node}"
+        for path in sorted((root / "tests").glob("test_*.py"))
+        for name in sorted(collected_tests(path))
+        if (numbered := NUMBERED.match(name.rpartition("::")[2]))
+        and (node := f"tests/{path.name}::{name}") not in named.get(numbered[1], ())
+    ]
 
 
 def exists(root: Path, node: str) -> bool:
@@ -86,6 +106,11 @@ def test_table_is_complete_and_true() -> None:
         assert re.findall(r"^### \d+ · ([A-F]\d\d) · ", REPORTS.read_text(), re.MULTILINE) == IDENTIFIERS
 
 
+def test_every_test_that_carries_a_number_stands_in_the_row_of_its_case() -> None:
+    """Whoever reads the table would otherwise think that less is covered than is."""
+    assert left_out(TABLE.read_text(), ROOT) == []
+
+
 GOOD = "| case | kind | tests |\n|---|---|---|\n" + "".join(f"| {name} | a kind | open |\n" for name in IDENTIFIERS)
 
 
@@ -106,6 +131,7 @@ def tree(tmp_path: Path) -> Path:
         "does not apply: there is no journal",
         "tests/test_impl_ledger.py::test_one",
         "`tests/test_impl_ledger.py::test_one`, tests/test_impl_ledger.py::TestLedger::test_two",
+        "part: `tests/test_impl_ledger.py::test_one`; open: the second half",
     ],
 )
 def test_checker_accepts_each_form(status: str, tree: Path) -> None:
@@ -119,6 +145,18 @@ def test_checker_accepts_each_form(status: str, tree: Path) -> None:
         ("| A01 | a kind | covered |", "A01: neither `open`, nor a reason, nor a test: covered"),
         ("| A01 | a kind | does not apply: |", "A01: neither `open`, nor a reason, nor a test: does not apply:"),
         ("| A01 | a kind | |", "A01: a row is | case | kind | tests |"),
+        (
+            "| A01 | a kind | part: tests/test_gone.py::test_one; open: the rest |",
+            "A01: no such test: tests/test_gone.py::test_one",
+        ),
+        (
+            "| A01 | a kind | part: most of it; open: the rest |",
+            "A01: neither `open`, nor a reason, nor a test: most of it",
+        ),
+        (
+            "| A01 | a kind | part: tests/test_impl_ledger.py::test_one; open: |",
+            "A01: neither `open`, nor a reason, nor a test: part: tests/test_impl_ledger.py::test_one; open:",
+        ),
         ("| A01 | a | kind | open |", "A01: a row is | case | kind | tests |"),
         (
             "| A01 | a kind | tests/test_impl_ledger.py::test_gone |",
@@ -145,3 +183,18 @@ def test_checker_refuses_each_fault(row: str, fault: str, tree: Path) -> None:
     """A checker that accepts everything would keep nothing true."""
     replacement = f"{row}\n" if row else ""
     assert faults(GOOD.replace("| A01 | a kind | open |\n", replacement), tree) == [fault]
+
+
+def test_checker_misses_no_numbered_test(tree: Path) -> None:
+    """A function and a method that carry a number; only the one in the row of its case is found there."""
+    (tree / "tests" / "test_more.py").write_text(
+        "def test_case_A01_one(): ...\nclass TestMore:\n    def test_case_B02_two(self): ...\n"
+    )
+    assert left_out(GOOD, tree) == [
+        "B02: tests/test_more.py::TestMore::test_case_B02_two",
+        "A01: tests/test_more.py::test_case_A01_one",
+    ]
+    covered = "part: tests/test_more.py::test_case_A01_one; open: more"
+    table = GOOD.replace("| A01 | a kind | open |", f"| A01 | a kind | {covered} |")
+    assert left_out(table, tree) == ["B02: tests/test_more.py::TestMore::test_case_B02_two"]
+    assert len(left_out(GOOD.replace("| A02 | a kind | open |", f"| A02 | a kind | {covered} |"), tree)) == 2
