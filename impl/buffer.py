@@ -97,6 +97,11 @@ class ReplayBuffer:
         """Whether a train step has claimed groups and has not finished."""
         return self._claim is not None
 
+    @property
+    def dispatch_open(self) -> bool:
+        """Whether somebody waits for a permit, or holds one that has not become a slot."""
+        return self._permits.unspent > 0 or self._permits.waiting > 0
+
     async def wait_changed(self) -> None:
         """Wait for the next change of the index. Nothing is handed over: look at `slots` again afterwards."""
         await self._changed.wait()
@@ -303,10 +308,10 @@ class ReplayBuffer:
         cut.require(self.barrier, exclusive=True)
         restored = {slot.group: replace(slot, ready=True, claimed=False) for slot in slots}
         self.check_fits(len(restored))
-        if self._permits.unspent or self._claim is not None:
+        if self.dispatch_open or self._claim is not None:
             raise InvariantViolated(
-                "the buffer was to be replaced while permits are out or a claim is open. A restore comes before the "
-                "pumps start."
+                "the buffer was to be replaced while permits are out or waited for, or a claim is open. A restore "
+                "comes before the pumps start."
             )
         for _ in range(len(self._slots)):
             self._permits.return_place()

@@ -8,13 +8,11 @@ from .checkpointing.pending import CheckpointInfo, PendingSave, SaveStatistics, 
 from .checkpointing.restoring import Restored
 from .checkpointing.save_log import CheckpointerStatistics
 from .store.catalogue import Skipped
-from .store.failures import CheckpointDamaged, StoreFailed
 from .store.files import Files, FileStat, Handle
 from .store.lock import WriterIdentity
 from .store.posix_files import PosixFiles
 
 __all__ = [
-    "CheckpointDamaged",
     "CheckpointInfo",
     "Checkpointer",
     "CheckpointerStatistics",
@@ -29,6 +27,5 @@ __all__ = [
     "SaveStatistics",
     "Skipped",
     "SnapshotSkipped",
-    "StoreFailed",
     "WriterIdentity",
 ]

@@ -2,7 +2,8 @@
 
     the caller        UsageError  BarrierReentered  StaleCut  ForeignCut  WrongLoop  WouldBlock
     a participant     DrainTimeout  BarrierClosed  RunStalled
-    the disk, the run CheckpointCorrupt  CheckpointIncompatible  CheckpointNotFound  StoreBusy  StoreFull
+    the disk, the run CheckpointCorrupt  CheckpointDamaged  CheckpointIncompatible  CheckpointNotFound
+                      StoreBusy  StoreFailed  StoreFull
     a writer          CommittedTensorModified
     us                InvariantViolated
 
@@ -80,6 +81,13 @@ class CheckpointCorrupt(CleancutError):
     """A checkpoint on disk is damaged or contradicts itself."""
 
 
+class CheckpointDamaged(CheckpointCorrupt):
+    """The bytes on the disk are not those that were published: cut short, changed, missing, or not a file.
+
+    The one kind of corruption after which a restore may take the checkpoint before: what was written was right.
+    """
+
+
 class CheckpointIncompatible(CleancutError):
     """A sound checkpoint belongs to another run: identity, capacity or format differ."""
 
@@ -90,6 +98,10 @@ class CheckpointNotFound(CleancutError):
 
 class StoreBusy(CleancutError):
     """Another writer owns the checkpoint directory."""
+
+
+class StoreFailed(CleancutError):
+    """The disk or the file system refused a call for another reason than room; the OSError is `__cause__`."""
 
 
 class StoreFull(CleancutError):

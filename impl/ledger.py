@@ -14,6 +14,7 @@ must be a strict JSON value for the run to be savable.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -146,7 +147,10 @@ class Ledger:
     # -- writes
 
     def reserve(self, cut: Cut, keys: Iterable[Key], payloads: Sequence[object] | None = None) -> Admission:
-        """Own a whole loader batch, in the section that moved the loader. Without payloads, prompts of the dataset."""
+        """Own a whole loader batch, in the section that moved the loader; payloads are copied.
+
+        Without payloads the prompts are the dataset's rows.
+        """
         cut.require(self.barrier)
         wanted = tuple(Key(*key) for key in keys)
         if payloads is not None and len(payloads) != len(wanted):
@@ -171,7 +175,8 @@ class Ledger:
             pending[key] = group
         admission = Admission(self._next_admission, tuple(range(first_group, first_group + len(wanted))), wanted)
         for place, (group, key) in enumerate(zip(admission.groups, wanted, strict=True)):
-            payload = None if payloads is None else payloads[place]
+            # A copy: the caller may go on with its object, and a save writes what was reserved (A24).
+            payload = None if payloads is None else deepcopy(payloads[place])
             self._entries[group] = LedgerEntry(group, key, Phase.RESERVED, admission.id, None, payload)
         self._next_group += len(wanted)
         self._next_admission += 1

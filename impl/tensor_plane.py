@@ -33,7 +33,7 @@ Verify = Literal["off", "sampled", "digest"]
 SAMPLED_ONE_IN = 16
 #: Digesting less than this is quicker than a trip to an executor thread.
 _DIGEST_INLINE_BYTES = 1 << 20
-#: Rows are split over files of about this size, so that the writer never holds more than that in memory at once.
+#: Rows are split over files of about this size: a restore has one file in memory beside the rows themselves.
 _BYTES_PER_FILE = 16 << 20
 _LONGEST_FIELD = 900
 _INDEX = "rows.json"
@@ -238,7 +238,8 @@ class TensorPlane:
                     f"group {group} is ready in the buffer index and has no rows in the data plane. Index and plane "
                     "must change in one section."
                 )
-            self._check_unmodified(record)
+            for event in record.ready:
+                event.synchronize()
             fields[str(group)] = list(record.tensors)
             for field, tensor in record.tensors.items():
                 if pending and pending_bytes + nbytes(tensor) > _BYTES_PER_FILE:
@@ -249,10 +250,11 @@ class TensorPlane:
         if pending:
             writer.write_tensors(f"rows-{files:03d}.safetensors", pending)
         writer.write_json(_INDEX, {"fields": fields})
+        # After the writing, so that a change in the middle of it is seen as well as one before.
+        for group in capture.groups:
+            self._check_unmodified(capture.records[group])
 
     def _check_unmodified(self, record: Record) -> None:
-        for event in record.ready:
-            event.synchronize()
         for field, tensor in record.tensors.items():
             version = record.versions[field]
             changed = version is not None and _version(tensor) != version

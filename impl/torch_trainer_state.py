@@ -27,8 +27,7 @@ _MODEL = "model"
 _OPTIMIZER = "optimizer"
 _RANDOM = "random"
 _EXTRA = "extra"
-#: A file is split so that the writer holds no more than about this many bytes of it at once. The serializer keeps the
-#: interpreter to itself while it copies, some 30 ms for this much.
+#: A part is split over files of about this size: a restore has one file in memory beside the tensors themselves.
 _BYTES_PER_FILE = 64 << 20
 
 

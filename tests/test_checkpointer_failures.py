@@ -10,12 +10,13 @@ from loop_turns import turns, until
 from run_situations import HeldExecutor, NumberTrainer, Run, documents, mixed
 from store_situations import failing_files
 
-from impl.checkpointer import Checkpointer, StoreFailed
+from impl.checkpointer import Checkpointer
 from impl.errors import (
     CheckpointIncompatible,
     CommittedTensorModified,
     DrainTimeout,
     StoreBusy,
+    StoreFailed,
     StoreFull,
     UsageError,
 )

@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from loop_turns import turns
 from run_situations import HeldExecutor, NumberTrainer, Run, forge, mixed, saved
 
+from impl.checkpointer import Checkpointer
+from impl.controller.progress import Progress
 from impl.errors import (
     BarrierClosed,
     CheckpointCorrupt,
@@ -264,3 +267,64 @@ async def test_case_A14_a_step_that_is_occupied_is_refused_at_admission_too(tmp_
         admission = run.ledger.admissions(Phase.RESERVED)[0]
         with pytest.raises(InvariantViolated, match="step 1"):
             run.ledger.admit(cut, admission, 1)
+
+
+def assert_untouched(run: Run, before: dict[str, object]) -> None:
+    """Nothing was replaced, and the barrier admits writers as before."""
+    assert run.state() == before
+    with run.barrier.mutation_nowait():
+        pass
+
+
+async def test_a_loader_with_fewer_epochs_is_refused_before_anything_is_changed(tmp_path: Path) -> None:
+    """The number of epochs is no part of the identity, as it may grow; so the loader itself has to be asked first."""
+    run = Run(tmp_path, length=4, epochs=2)
+    for _ in range(2):
+        await run.reserve()
+    assert run.loader.exhausted
+    assert run.loader.epoch == 1
+    await run.checkpointer.save()
+    await run.checkpointer.close()
+    shorter = Run(tmp_path, length=4, epochs=1)
+    before = shorter.state()
+    with pytest.raises(CheckpointIncompatible, match=r"epoch 1 .*this one has 1 epochs.*epochs=2 or more"):
+        await shorter.checkpointer.restore()
+    assert_untouched(shorter, before)
+    longer = Run(tmp_path, length=4, epochs=3)
+    await longer.checkpointer.restore()
+    assert (await longer.reserve()).keys[0].epoch == 2
+
+
+async def test_counters_that_their_owner_refuses_are_refused_before_anything_is_changed(tmp_path: Path) -> None:
+    """They are put into place last: refused there, the run would be half replaced and the barrier closed."""
+    await saved(tmp_path)
+    forge(tmp_path, "trainer.json", lambda document: document.update(budgets={"nobody/knows": 1}))
+    run = Run(tmp_path)
+    fresh = Checkpointer(tmp_path, run.barrier)
+    fresh.attach(
+        ledger=run.ledger,
+        loader=run.loader,
+        sampler=run.sampler,
+        buffer=run.buffer,
+        counters=Progress(run.barrier, run.sampler),
+    )
+    before = run.state()
+    with pytest.raises(CheckpointCorrupt, match="'nobody/knows', which names no group and cause"):
+        await fresh.restore()
+    assert_untouched(run, before)
+
+
+async def test_a_restore_while_somebody_waits_for_a_permit_is_refused_before_anything_is_changed(
+    tmp_path: Path,
+) -> None:
+    """The places given back by the restore would go to the one who waits, and the restored groups have none."""
+    await saved(tmp_path)
+    run = Run(tmp_path, capacity=4)
+    await run.finish(*(await run.admit()).groups)
+    before = run.state()
+    waiting = asyncio.create_task(run.buffer.acquire_permit())
+    await turns()
+    with pytest.raises(UsageError, match="holds or awaits a permit"):
+        await run.checkpointer.restore()
+    assert_untouched(run, before)
+    waiting.cancel()

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from run_situations import Run, documents, forge, saved
 
-from impl.checkpointer import CheckpointDamaged
 from impl.errors import (
     CheckpointCorrupt,
+    CheckpointDamaged,
     CheckpointNotFound,
 )
 from impl.ledger import Phase

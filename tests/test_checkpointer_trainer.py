@@ -127,10 +127,10 @@ def test_the_files_are_tensors_under_their_own_names_and_strict_json(tmp_path: P
     assert found.keys() == training.model.state_dict().keys()
 
 
-def test_large_parts_are_split_so_that_the_writer_holds_a_bounded_amount(
+def test_large_parts_are_split_so_that_a_restore_holds_a_bounded_amount(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file is serialised in memory before it is written."""
+    """A file is read into memory as a whole."""
     monkeypatch.setattr("impl.torch_trainer_state._BYTES_PER_FILE", 64)
     records = staged_in(tmp_path, Training(1))
     names = [name for name in records if "model" in name]

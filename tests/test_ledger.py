@@ -267,3 +267,16 @@ async def test_entries_are_a_read_only_view() -> None:
     ledger = Ledger(CheckpointBarrier())
     with pytest.raises(TypeError):
         ledger.entries[0] = None  # type: ignore[index]
+
+
+async def test_case_A24_a_payload_changed_by_its_owner_afterwards_is_saved_as_it_was_reserved() -> None:
+    """The ledger keeps a copy: a save may write it long after, on another thread."""
+    barrier = CheckpointBarrier()
+    ledger = Ledger(barrier)
+    turns = [1]
+    payload = {"text": "as reserved", "turns": turns}
+    async with barrier.mutation() as cut:
+        admission = ledger.reserve(cut, [Key(0, 0)], payloads=[payload])
+    payload["text"] = "changed"
+    turns.append(2)
+    assert ledger.entries[admission.groups[0]].payload == {"text": "as reserved", "turns": [1]}

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from store_situations import failing_files, new_store, open_store, publish, valid_texts
 
-from impl.errors import StoreBusy
-from impl.store.failures import StoreFailed
+from impl.errors import StoreBusy, StoreFailed
 
 
 def test_case_E15_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path: Path) -> None:

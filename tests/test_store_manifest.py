@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from store_situations import new_store, open_store, publish
 
-from impl.errors import CheckpointCorrupt, CheckpointIncompatible
-from impl.store.failures import CheckpointDamaged
+from impl.errors import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatible
 
 
 @pytest.fixture

@@ -20,9 +20,8 @@ from store_situations import (
     valid_texts,
 )
 
-from impl.errors import CleancutError, InvariantViolated, StoreFull, UsageError
+from impl.errors import CleancutError, InvariantViolated, StoreFailed, StoreFull, UsageError
 from impl.store.checkpoint_store import CheckpointStore, Draft, Published
-from impl.store.failures import StoreFailed
 from impl.store.staging import StagedDirectory
 
 
@@ -161,6 +160,7 @@ def test_after_a_failed_fsync_the_attempt_is_abandoned_and_nothing_is_synced_aga
             failures += 1
             assert isinstance(outcome, StoreFailed)
             assert "abandoned" in str(outcome)
+            assert isinstance(outcome.__cause__, OSError), "whoever handles it may look at the errno"
             assert not {name for name, _ in calls} & {"open_new", "write", "fsync", "fsync_dir", "rename", "replace"}
             assert not [name for name in names_in(root) if name.startswith(".staging")]
         assert isinstance(try_to_publish(store, 3), Published)

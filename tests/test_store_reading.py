@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from store_situations import failing_files, new_store, open_store, publish, text_of
 
-from impl.errors import CheckpointCorrupt
-from impl.store.failures import CheckpointDamaged, StoreFailed
+import impl
+from impl.errors import CheckpointCorrupt, CheckpointDamaged, StoreFailed
 
 
 @pytest.fixture
@@ -187,3 +187,11 @@ def test_case_E10_a_reader_needs_no_pointer(root: Path) -> None:
         if content is not None:
             (root / "LATEST").write_text(content)
         assert new_store(root).catalogue().candidates[0].name == "step_1-1"
+
+
+def test_the_errors_of_the_store_are_public_and_of_the_common_families() -> None:
+    """A program that handles a damaged checkpoint or a failing disk must not import from inside the library."""
+    assert impl.CheckpointDamaged is CheckpointDamaged
+    assert impl.StoreFailed is StoreFailed
+    assert issubclass(CheckpointDamaged, impl.CheckpointCorrupt)
+    assert issubclass(StoreFailed, impl.CleancutError)

@@ -3,18 +3,24 @@
 import json
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 import torch
 
 from impl.errors import CheckpointCorrupt, UsageError
 from impl.store.manifest import TensorRecord
-from impl.store.tensor_format import KEY_LIMIT, from_bytes, to_bytes
+from impl.store.tensor_format import KEY_LIMIT, from_bytes, to_pieces
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 EIGHT_BITS = ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"]
 INTEGERS = ["bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64"]
 OTHERS = ["complex64", "complex128", "float4_e2m1fn_x2"]
+
+
+def to_bytes(tensors: Mapping[str, torch.Tensor], where: str) -> tuple[bytes, dict[str, TensorRecord]]:
+    pieces, records = to_pieces(tensors, where)
+    return b"".join(pieces), records
 
 
 def round_trip(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -98,6 +104,42 @@ def test_a_file_of_tensors_is_read_by_the_ordinary_reader_of_the_format() -> Non
     found = load(data)
     assert found["layer.weight"].tolist() == [0, 1, 2, 3]
     assert found["z"].tolist() == [[1, 2]], "complex numbers are pairs"
+
+
+@pytest.mark.parametrize("name", FLOATS + EIGHT_BITS + INTEGERS + OTHERS)
+def test_the_ordinary_readers_find_the_same_bits_of_every_type(name: str, tmp_path: Path) -> None:
+    """The header is ours: offsets, order and alignment must be what the format's own library accepts."""
+    from safetensors import safe_open
+    from safetensors.torch import load
+
+    dtype: torch.dtype = getattr(torch, name)
+    high = 2 if name == "bool" else 256
+    raw = torch.randint(0, high, (6 * dtype.itemsize,), dtype=torch.uint8, generator=torch.Generator().manual_seed(3))
+    tensors = {"narrow": torch.tensor([7], dtype=torch.uint8), "t": raw.view(dtype).reshape(2, 3), "e": torch.empty(0)}
+    data, _ = to_bytes(tensors, "file")
+    (tmp_path / "t.safetensors").write_bytes(data)
+    with safe_open(tmp_path / "t.safetensors", framework="pt") as mapped:
+        for found in (load(data), {key: mapped.get_tensor(key) for key in mapped.keys()}):  # noqa: SIM118
+            assert found.keys() == tensors.keys()
+            assert bits(found["t"]) == bits(tensors["t"])
+            assert found["narrow"].tolist() == [7]
+            assert found["e"].shape == (0,)
+
+
+def test_no_copy_is_made_of_what_lies_in_order_already() -> None:
+    """A copy of a whole file keeps the interpreter, and with it the event loop, for as long as it takes."""
+    tensor = torch.zeros(4, dtype=torch.uint8)
+    pieces, _ = to_pieces({"t": tensor}, "file")
+    _header, piece = pieces
+    tensor[1] = 5
+    assert bytes(piece) == bytes([0, 5, 0, 0])
+
+
+def test_a_header_that_readers_would_refuse_is_refused_when_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Published first and refused at the restore would be the worst of all."""
+    monkeypatch.setattr("impl.store.tensor_format.HEADER_LIMIT", 100)
+    with pytest.raises(UsageError, match="2 tensors need a header of 120 bytes"):
+        to_pieces({"a": torch.ones(1), "b": torch.ones(1)}, "file")
 
 
 def test_gradients_are_no_part_of_what_is_stored() -> None:

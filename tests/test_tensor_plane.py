@@ -263,7 +263,7 @@ async def test_rows_of_every_shape_and_type_come_back_as_they_were() -> None:
 
 
 async def test_rows_are_split_over_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The writer holds one file's rows in memory at a time."""
+    """A restore holds one file's rows in memory at a time, beside the rows themselves."""
     monkeypatch.setattr("impl.tensor_plane._BYTES_PER_FILE", 64)
     plane, barrier = TensorPlane(), CheckpointBarrier()
     for group in range(5):
@@ -273,6 +273,22 @@ async def test_rows_are_split_over_files(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [len(tensors) for tensors in files.tensors.values()] == [2, 2, 1]
     loaded = plane.read(files, range(5))
     assert [loaded[group].tensors["x"][0].item() for group in range(5)] == [0, 1, 2, 3, 4]
+
+
+async def test_a_change_in_the_middle_of_the_writing_fails_the_save() -> None:
+    """The writing takes longest of all; a check before it alone would let through what is changed meanwhile."""
+    plane, barrier = TensorPlane(verify="off"), CheckpointBarrier()
+    tensor = torch.zeros(4)
+    await commit(plane, barrier, 1, {"x": tensor})
+    capture = await captured(plane, barrier, 1)
+
+    class Meanwhile(MemoryFiles):
+        def write_tensors(self, name: str, tensors: Mapping[str, torch.Tensor]) -> None:
+            super().write_tensors(name, tensors)
+            tensor.add_(1)
+
+    with pytest.raises(CommittedTensorModified, match="group 1, field 'x'"):
+        plane.persist(capture, Meanwhile())
 
 
 async def test_missing_rows_are_corruption() -> None:

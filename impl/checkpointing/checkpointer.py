@@ -4,8 +4,9 @@
     background:  files written and published on one writer thread → `publish` → the next save may begin
 
 Once the window is over nothing the caller does stops the publication: cancelling `begin_save`, dropping the pending
-save and cancelling `durable` all leave it running. What it ends with is raised by `durable()`, or, if nobody has asked,
-by the next save or by `close()`.
+save and cancelling `durable` all leave it running, and the end of `asyncio.run`, which cancels every task, waits for
+what is being written. What it ends with is raised by `durable()`, or, if nobody has asked, by the next save or by
+`close()`.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from ..barrier import UNSET, CheckpointBarrier, Unset
-from ..errors import CheckpointIncompatible, CheckpointNotFound, CleancutError, UsageError
-from ..store.checkpoint_store import CheckpointStore, Draft, Published
+from ..errors import CheckpointIncompatible, CheckpointNotFound, UsageError
+from ..store.checkpoint_store import CheckpointStore, Draft
 from ..store.files import Files
 from ..store.lock import WriterIdentity
 from ..store.manifest import Identity, Kind
@@ -36,7 +37,7 @@ from .participants import (
     StatePart,
 )
 from .pending import CheckpointInfo, PendingSave, SaveStatistics, SnapshotSkipped
-from .publication import Publication
+from .publication import Publication, Written, failure_of
 from .restoring import Expected, Restored, newest_valid, put_into_place, read_plan
 from .save_log import CheckpointerStatistics, SaveLog
 from .writer_thread import WriterThread
@@ -82,15 +83,16 @@ class Checkpointer:
         self._identity: Identity | None = None
         # Held from before a window until its checkpoint is durable or has failed: one save in flight.
         self._turn = asyncio.Lock()
-        self._background: asyncio.Task[None] | None = None
+        self._background: asyncio.Task[Written] | None = None
         self._newest: str | None = None
         self._anchor: Anchor | None = None
         self._log = SaveLog()
         self._restoring = False
         # Why no work is accepted: a failed restore, until one succeeds.
         self._unusable: str | None = None
+        self._opened = False
         self._closed = False
-        self._ended = False
+        self._close_done = False
 
     # -- set-up ---------------------------------------------------------------------------------------------------
 
@@ -194,9 +196,8 @@ class Checkpointer:
         pending = PendingSave(draft.name, draft.step, draft.sequence, figures.window_seconds)
         publication = Publication(self._store, draft, captured, parts.buffer.plane, trainer)
         staged = asyncio.get_running_loop().create_future()
-        self._background = asyncio.create_task(
-            self._publish(publication, pending, figures, staged), name=f"publish-{draft.name}"
-        )
+        self._background = asyncio.create_task(publication.run(self._writer, staged), name=f"publish-{draft.name}")
+        self._background.add_done_callback(lambda task: self._ended(task, publication, pending, figures, staged))
         if trainer is not None:
             await asyncio.wait((staged,))
             if pending.done and (failure := pending.take_failure()) is not None:
@@ -214,49 +215,46 @@ class Checkpointer:
             identity=self._identity,
         )
 
-    async def _publish(
-        self, publication: Publication, pending: PendingSave, figures: SaveStatistics, staged: asyncio.Future[None]
+    def _ended(
+        self,
+        task: asyncio.Task[Written],
+        publication: Publication,
+        pending: PendingSave,
+        figures: SaveStatistics,
+        staged: asyncio.Future[None],
     ) -> None:
-        """The background task of one save. It owns the turn, and gives it on when the save has ended."""
-        clock = asyncio.get_running_loop().time
-        began = clock()
+        """Settle a save whose background task has ended, and give the turn on.
+
+        A callback, because a task that is cancelled before its first step runs nothing of its own.
+        """
         try:
-            staged_trainer = await publication.trainer.stage() if publication.trainer is not None else None
-            staged.set_result(None)
-            copied = clock()
-            published = await self._writer.run(lambda: publication.write(staged_trainer))
-        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
-            self._log.failed(
-                pending,
-                CleancutError(
-                    f"the event loop was shut down while {pending.name} was being written. Whether it was published "
-                    "shows at the next restore; await durable() or close() before the loop ends."
-                ),
-            )
-            raise
-        except BaseException as error:
-            self._log.failed(pending, error)
-        else:
-            ended = replace(
-                figures, stage_seconds=copied - began, persist_seconds=clock() - copied, bytes=published.bytes
-            )
-            self._note_success(publication, published, pending, ended)
+            if (error := failure_of(task, publication.draft.name)) is not None:
+                self._log.failed(pending, error)
+            else:
+                self._note_success(publication, task.result(), pending, figures)
         finally:
-            publication.plane.release(publication.captured.rows)
             self._turn.release()
             if not staged.done():
                 staged.set_result(None)
+            publication.plane.release(publication.captured.rows)
 
     def _note_success(
-        self, publication: Publication, published: Published, pending: PendingSave, figures: SaveStatistics
+        self, publication: Publication, written: Written, pending: PendingSave, figures: SaveStatistics
     ) -> None:
-        draft = publication.draft
+        draft, published = publication.draft, written.published
         self._newest = draft.name
         if draft.kind == "full":
             self._anchor = Anchor(draft.name, publication.captured.counters.version)
-        self.barrier.emit("publish", name=draft.name, sequence=draft.sequence, step=draft.step)
         info = CheckpointInfo(draft.name, draft.step, draft.sequence, draft.kind, published.bytes, published.notices)
-        self._log.succeeded(pending, info, figures)
+        ended = replace(
+            figures,
+            stage_seconds=written.stage_seconds,
+            persist_seconds=written.persist_seconds,
+            bytes=published.bytes,
+        )
+        # The waiters run later; before the event, so that a tracer that raises cannot keep them waiting.
+        self._log.succeeded(pending, info, ended)
+        self.barrier.emit("publish", name=draft.name, sequence=draft.sequence, step=draft.step)
 
     # -- restoring ------------------------------------------------------------------------------------------------
 
@@ -325,11 +323,11 @@ class Checkpointer:
         """
         self._closed = True
         async with self._turn:
-            if not self._ended:
+            if not self._close_done:
                 # Also when the store is not open: a cancelled `prepare` may still be opening it on the writer thread.
                 await self._writer.run(self._store.close)
                 self._writer.shut_down()
-                self._ended = True
+                self._close_done = True
         self._log.raise_unseen_failure()
 
     async def __aenter__(self) -> Checkpointer:
@@ -371,10 +369,10 @@ class Checkpointer:
                 f"a restore was asked for while another {'restore' if self._restoring else 'save'} is going on. "
                 "Nothing was changed; wait for it."
             )
-        if self._attached().buffer.claim_open:
+        if (buffer := self._attached().buffer).claim_open or buffer.dispatch_open:
             raise UsageError(
-                "a restore was asked for while a train step has claimed groups. Their rows are in use. Finish the "
-                "step, or build the run anew; nothing was changed."
+                "a restore was asked for while a train step has claimed groups, or a dispatch holds or awaits a permit "
+                "of the buffer. Restore before the pumps start; nothing was changed."
             )
         figures = self.barrier.statistics()
         if figures.active_mutations or figures.checkpoint_active:
@@ -385,12 +383,17 @@ class Checkpointer:
             )
 
     async def _open_store(self) -> None:
-        if self._store.is_open:
-            return
-        await self._writer.run(self._store.open)
+        # Not `self._store.is_open`: a cancelled `prepare` may still be opening it on the writer thread.
+        if not self._opened:
+            await self._writer.run(self._open_own_store)
+            self._opened = True
+
+    def _open_own_store(self) -> None:
+        """Open the store unless it holds another run's checkpoints; one job, which no cancellation can halve."""
+        self._store.open()
         found = self._store.newest_known
         if found is not None and found.identity != self._identity:
-            await self._writer.run(self._store.close)
+            self._store.close()
             raise CheckpointIncompatible(
                 f"{self.directory} holds checkpoints of another run: {found.name} has {found.identity}, this run has "
                 f"{self._identity}. Saving here would remove them in time. Use another directory."

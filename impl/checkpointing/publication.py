@@ -1,24 +1,36 @@
-"""One save after its window: what the writer thread does with what was captured."""
+"""One save after its window: the background task, and what the writer thread does with what was captured."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..errors import CleancutError
 from ..store.checkpoint_store import CheckpointStore, Draft, Published
 from ..store.manifest import Count
 from ..store.staging import StagedDirectory
 from .artifacts import write_artifacts
 from .capture import Captured
 from .documents import TRAINER_DIRECTORY
+from .writer_thread import WriterThread
 
 if TYPE_CHECKING:
     from ..plane import DataPlane
     from ..trainer_state import TrainerState
 
 _log = logging.getLogger("cleancut.checkpointer")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A checkpoint that is durable, and how long it took."""
+
+    published: Published
+    stage_seconds: float
+    persist_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +42,19 @@ class Publication:
     captured: Captured
     plane: DataPlane
     trainer: TrainerState | None
+
+    async def run(self, writer: WriterThread, staged: asyncio.Future[None]) -> Written:
+        """Copy the trainer's state, then write; `staged` is set in between, when the trainer may go on.
+
+        What the writer thread has begun is seen to its end: the capture must not be released while it is read.
+        """
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        staged_trainer = await self.trainer.stage() if self.trainer is not None else None
+        staged.set_result(None)
+        copied = clock()
+        published = await writer.see_out(lambda: self.write(staged_trainer))
+        return Written(published, copied - began, clock() - copied)
 
     def write(self, staged_trainer: Any) -> Published:
         """Write and publish; on the writer thread. The references to the rows are dropped here, not on the loop."""
@@ -48,3 +73,21 @@ class Publication:
         if self.trainer is not None:
             self.trainer.persist(staged_trainer, staged.writer(TRAINER_DIRECTORY))
         return counts
+
+
+def failure_of(task: asyncio.Task[Written], name: str) -> BaseException | None:
+    """What the background task of a save failed with, as somebody who waits for the checkpoint should see it."""
+    if task.cancelled():
+        failure = CleancutError(
+            f"{name} was not published: its background task was cancelled before anything was written, as the end of "
+            "asyncio.run does to every task. Await durable() or close() before the event loop ends."
+        )
+        _log.error("%s", failure)
+        return failure
+    error = task.exception()
+    if isinstance(error, KeyboardInterrupt | SystemExit):
+        return CleancutError(
+            f"the program was told to stop ({error!r}) while {name} was being written. Whether it was published shows "
+            "at the next restore."
+        )
+    return error

@@ -11,12 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CheckpointCorrupt, CheckpointIncompatible, CheckpointNotFound
+from ..errors import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatible, CheckpointNotFound
 from ..keys import Key
 from ..slots import Slot
 from ..store.catalogue import Candidate, Catalogue, Skipped
 from ..store.checkpoint_store import CheckpointStore
-from ..store.failures import CheckpointDamaged
 from ..store.manifest import Identity
 from ..store.reader import CheckpointReader, MemberReader
 from . import documents as doc
@@ -72,6 +71,7 @@ class Expected:
     sampler_state: Any
     loader_state: Any
     check_loader: Callable[[Any], None]
+    check_counters: Callable[[Counters], None]
     check_fits: Callable[[int], None]
     plane: DataPlane
 
@@ -83,6 +83,7 @@ class Expected:
             sampler_state=parts.sampler.state(),
             loader_state=parts.loader.state(),
             check_loader=getattr(parts.loader, "check_state", _not_checked),
+            check_counters=getattr(parts.counters, "check_counters", _not_checked),
             check_fits=parts.buffer.check_fits,
             plane=parts.buffer.plane,
         )
@@ -198,6 +199,8 @@ def _plan(
     loader_state = rebuilt_state(documents.loader.state, expected.loader_state, f"{reader.name}/{doc.LOADER}")
     check_cursor(documents, sampler_state)
     expected.check_loader(loader_state)
+    counters = Counters(documents.trainer.version, documents.trainer.step, dict(documents.trainer.budgets))
+    expected.check_counters(counters)
     entries, subtracted = without_buffered(documents)
     slots: tuple[Slot, ...] = ()
     next_admission = documents.trainer.next_admission
@@ -225,7 +228,7 @@ def _plan(
     return Plan(
         restored=restored,
         anchor=manifest.anchor or reader.name,
-        counters=Counters(documents.trainer.version, documents.trainer.step, dict(documents.trainer.budgets)),
+        counters=counters,
         sampler_state=sampler_state,
         loader_state=loader_state,
         slots=slots,
@@ -250,7 +253,7 @@ def _read_documents(reader: CheckpointReader) -> Documents:
 
 
 def _not_checked(state: object) -> None:
-    """For a loader that has no `check_state`: what it refuses shows only when it is loaded."""
+    """For a part that cannot be asked: what it refuses shows only when it is loaded."""
 
 
 def _slot(slot: doc.SlotDocument) -> Slot:

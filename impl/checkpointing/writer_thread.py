@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from ..barrier import Unset
@@ -25,13 +26,20 @@ class WriterThread:
 
     async def run(self, job: Callable[[], T]) -> T:
         """Run `job` after those before it; return or raise what it does."""
+        return await self._run(job, _wait)
+
+    async def see_out(self, job: Callable[[], T]) -> T:
+        """Run `job`, and wait for its end through every cancellation; none of them passes out."""
+        return await self._run(job, _wait_through_cancellation)
+
+    async def _run(self, job: Callable[[], T], wait: Callable[[asyncio.Future[Any]], Awaitable[None]]) -> T:
         while self._running is not None and not self._running.done():
-            await asyncio.wait((self._running,))
+            await wait(self._running)
         future = asyncio.get_running_loop().run_in_executor(self._pool(), job)
         self._running = future
-        # `wait` and not `await future`: a cancellation here must not reach the job.
-        await asyncio.wait((future,))
-        self._running = None
+        await wait(future)
+        if self._running is future:
+            self._running = None
         return future.result()
 
     def shut_down(self) -> None:
@@ -46,3 +54,14 @@ class WriterThread:
         if self._own is None:
             self._own = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cleancut-writer")
         return self._own
+
+
+async def _wait(job: asyncio.Future[Any]) -> None:
+    # `wait` and not `await job`: a cancellation here must not reach the job.
+    await asyncio.wait((job,))
+
+
+async def _wait_through_cancellation(job: asyncio.Future[Any]) -> None:
+    while not job.done():
+        with suppress(asyncio.CancelledError):
+            await _wait(job)

@@ -97,7 +97,9 @@ def check_rows(rows: object, generations: int | None) -> Rows:
         )
     if generations is not None:
         for field, value in rows.items():
-            shape = tuple(getattr(value, "shape", ()))
+            shape = getattr(value, "shape", None)
+            if not isinstance(shape, tuple):
+                shape = ()
             if not shape or shape[0] != generations:
                 found = f"{shape[0]} generations" if shape else f"{_described(value)} without a first dimension"
                 raise UsageError(

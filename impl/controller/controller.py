@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from ..barrier import CheckpointBarrier
@@ -91,7 +91,7 @@ class Controller:
         self.generation = Generation(self._parts, self._generate, self._supervisor)
         self._saves = SaveSchedule(self._parts, self._checkpointer, trainer)
         self.rollout_pump = RolloutPump(self._parts, self.generation)
-        self.train_pump = TrainPump(self._parts, self._train, self._saves, self.generation)
+        self.train_pump = TrainPump(self._parts, self._train, self._saves, self.generation, self._supervisor)
         self._restored: RestoredFrom | None = None
         self._started = False
 
@@ -134,22 +134,34 @@ class Controller:
         return self._report()
 
     async def _see_closed(self, tasks: list[RunTask], error: BaseException | None) -> BaseException | None:
-        """Close in a task of its own and wait for its end, however often this one is cancelled; return what went wrong.
+        """End the run and close everything, however often this task is cancelled; return what went wrong first."""
+        failed_to_end, cancelled = await self._insist(lambda: self._end(tasks, error), "end-run")
+        # Apart, so that an end which was cut short is begun again while everything is still open.
+        failed_to_close, cancelled_later = await self._insist(lambda: self._shut(error), "close-run")
+        if failed_to_end is not None and failed_to_close is not None:
+            failed_to_end.add_note(f"Then the run could not be closed: {failed_to_close!r}")
+        return failed_to_end or failed_to_close or cancelled or cancelled_later
 
-        Each step of closing may be done twice, so a closing that was itself cancelled is simply begun again.
+    @staticmethod
+    async def _insist(
+        phase: Callable[[], Coroutine[Any, Any, None]], name: str
+    ) -> tuple[BaseException | None, asyncio.CancelledError | None]:
+        """Run a phase in a task of its own to its end; return its error, and the cancellation of this task.
+
+        Each step of a phase may be done twice, so one that was itself cancelled is simply begun again.
         """
         cancellation: asyncio.CancelledError | None = None
         while True:
-            closing = asyncio.get_running_loop().create_task(self._close(tasks, error), name="close-run")
-            while not closing.done():
+            task = asyncio.get_running_loop().create_task(phase(), name=name)
+            while not task.done():
                 try:
-                    await asyncio.shield(closing)
+                    await asyncio.shield(task)
                 except asyncio.CancelledError as raised:
                     cancellation = raised
                 except Exception:
                     break
-            if not closing.cancelled():
-                return closing.exception() or cancellation
+            if not task.cancelled():
+                return task.exception(), cancellation
 
     # -- the phases of a run --------------------------------------------------------------------------------------
 
@@ -199,8 +211,8 @@ class Controller:
             tasks.append(self._supervisor.start(watchdog.run(), "watchdog"))
         return tasks
 
-    async def _close(self, tasks: list[RunTask], error: BaseException | None) -> None:
-        """Stop the pumps, see accepted rows committed, save the end of a run that succeeded, close the store."""
+    async def _end(self, tasks: list[RunTask], error: BaseException | None) -> None:
+        """Stop the pumps, see accepted rows committed, and save the end of a run that succeeded."""
         self._saves.stop()
         train, *others = tasks or (None,)
         for task in others:
@@ -210,20 +222,21 @@ class Controller:
         if train is not None:
             self._supervisor.cancel(train)
             await self._supervisor.wait_ended(train)
+        if error is None and self._supervisor.error is None:
+            await self._saves.save_last()
+        else:
+            await self._saves.settle()
+
+    async def _shut(self, error: BaseException | None) -> None:
+        """Close the store, the threads and the barrier."""
         error = self._supervisor.error if error is None else error
         try:
-            if error is None:
-                await self._saves.save_last()
-            elif self._checkpointer is not None:
-                await self._saves.settle()
+            if self._checkpointer is not None:
+                await self._checkpointer.close()
         finally:
-            try:
-                if self._checkpointer is not None:
-                    await self._checkpointer.close()
-            finally:
-                self._generate.close()
-                self._train.close()
-                self.barrier.close("the run is over" if error is None else f"the run failed: {error!r}")
+            self._generate.close()
+            self._train.close()
+            self.barrier.close("the run is over" if error is None else f"the run failed: {error!r}")
 
     def _describe(self) -> list[str]:
         running = self.generation.running

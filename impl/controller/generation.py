@@ -97,6 +97,8 @@ class Generation:
                     raise
                 failure = error  # raised by `generate` itself
             except Exception as error:
+                if self._supervisor.told_to_end():
+                    raise asyncio.CancelledError(f"generate answered its cancellation with {error!r}") from error
                 failure = error
             finally:
                 permit.give_back()

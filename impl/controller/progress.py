@@ -60,6 +60,11 @@ class Progress:
         budgets = {f"{group}/{cause}": count for (group, cause), count in self._failures.items()}
         return Counters(version=self._version, step=self._version, budgets=budgets)
 
+    def check_counters(self, counters: Counters) -> None:
+        """Raise CheckpointCorrupt, and change nothing, unless `load` would take these counters."""
+        for name in counters.budgets:
+            _parsed(name)
+
     def load(self, cut: Cut, counters: Counters) -> None:
         """Replace the counters by saved ones, and advance the sampler to the saved version."""
         failures = {_parsed(name): count for name, count in counters.budgets.items()}

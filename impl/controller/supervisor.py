@@ -50,6 +50,13 @@ class Supervisor:
             self._cancelled_here[task] = None
             task.cancel()
 
+    def told_to_end(self) -> bool:
+        """Whether the running task was cancelled here.
+
+        For whoever calls a function of the user: it may have swallowed the cancellation, or turned it into an error.
+        """
+        return asyncio.current_task() in self._cancelled_here
+
     async def wait_ended(self, *tasks: RunTask) -> None:
         """Wait until these tasks have ended, however; raises nothing of theirs."""
         for task in tasks:

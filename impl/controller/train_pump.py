@@ -8,6 +8,7 @@ belong to one instant. A step whose groups have all failed passes empty, so that
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from ..errors import InvariantViolated
@@ -18,6 +19,7 @@ from .generation import Generation
 from .parts import RunParts
 from .report import Outcome
 from .saves import SaveSchedule
+from .supervisor import Supervisor
 from .train_batch import TrainBatch
 
 if TYPE_CHECKING:
@@ -33,11 +35,13 @@ class TrainPump:
         train: UserFunction,
         saves: SaveSchedule,
         generation: Generation,
+        supervisor: Supervisor,
     ) -> None:
         self._parts = parts
         self._train = train
         self._saves = saves
         self._generation = generation
+        self._supervisor = supervisor
         self._doing = "has not started"
         self.outcome: Outcome = "exhausted"
 
@@ -70,6 +74,9 @@ class TrainPump:
                 if claim is not None:
                     await self.train(claim)
                     await self.finish_step(claim)
+                    if self._supervisor.told_to_end():
+                        # `train` has swallowed it: the step counts, since the model has seen it, and is the last.
+                        raise asyncio.CancelledError("train swallowed its cancellation")
                     await self.give_up_stale()
             elif self._step_is_empty():
                 await self.empty_step()

@@ -6,19 +6,7 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..errors import CheckpointCorrupt, CleancutError, StoreFull
-
-
-class CheckpointDamaged(CheckpointCorrupt):
-    """The bytes on the disk are not those that were published: cut short, changed, missing, or not a file.
-
-    The one kind of corruption after which a restore may take the checkpoint before: what was written was right.
-    """
-
-
-class StoreFailed(CleancutError):
-    """The disk or the file system refused a call for another reason than room; nothing was published."""
-
+from ..errors import CleancutError, StoreFailed, StoreFull
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 

@@ -12,9 +12,8 @@ from typing import Literal
 
 import msgspec
 
-from ..errors import CheckpointCorrupt, CheckpointIncompatible
+from ..errors import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatible
 from . import names, strict_json
-from .failures import CheckpointDamaged
 
 SCHEMA = 1
 

@@ -10,9 +10,9 @@ import hashlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeVar
 
-from ..errors import CheckpointCorrupt
+from ..errors import CheckpointCorrupt, CheckpointDamaged
 from . import names, strict_json, tensor_format
-from .failures import CheckpointDamaged, store_error
+from .failures import store_error
 from .files import Files
 from .manifest import FileRecord, Manifest, decode_manifest
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from ..errors import UsageError
 from . import names, strict_json, tensor_format
-from .durable_file import write_durably
+from .durable_file import in_chunks, write_durably
 from .files import Buffer, Files
 from .manifest import FileRecord, Manifest, TensorRecord, encode_manifest
 
@@ -40,8 +40,8 @@ class StagedDirectory:
         """A writer for the files of one participant, at the top or in a directory of its own."""
         return StagedWriter(self, f"{subdirectory}/" if subdirectory else "")
 
-    def add(self, name: str, data: Buffer, described: dict[str, TensorRecord] | None = None) -> None:
-        """Write one file durably and list it for the manifest."""
+    def add(self, name: str, pieces: Iterable[Buffer], described: dict[str, TensorRecord] | None = None) -> None:
+        """Write one file durably, piece by piece, and list it for the manifest."""
         names.check_member_name(name)
         if name in self._records:
             raise UsageError(
@@ -49,14 +49,24 @@ class StagedDirectory:
                 "of them another."
             )
         self._make_directories(name)
-        self._write(name, data)
-        self._records[name] = FileRecord(memoryview(data).nbytes, hashlib.sha256(data).hexdigest(), described)
+        digest = hashlib.sha256()
+        length = 0
+
+        def digested() -> Iterator[bytearray]:
+            nonlocal length
+            for chunk in in_chunks(pieces):
+                digest.update(chunk)
+                length += len(chunk)
+                yield chunk
+
+        self._write(name, digested())
+        self._records[name] = FileRecord(length, digest.hexdigest(), described)
 
     def seal(self, manifest: Manifest) -> None:
         """Write the manifest last, then make every directory durable, the innermost first."""
         data, digest_line = encode_manifest(manifest)
-        self._write(names.MANIFEST, data)
-        self._write(names.MANIFEST_DIGEST, digest_line)
+        self._write(names.MANIFEST, (data,))
+        self._write(names.MANIFEST_DIGEST, (digest_line,))
         for directory in sorted(self._directories, key=lambda path: path.count("/"), reverse=True):
             self._files.fsync_dir(f"{self.path}/{directory}")
         self._files.fsync_dir(self.path)
@@ -69,8 +79,8 @@ class StagedDirectory:
                 self._files.mkdir(f"{self.path}/{directory}")
                 self._directories.append(directory)
 
-    def _write(self, name: str, data: Buffer) -> None:
-        write_durably(self._files, f"{self.path}/{name}", data)
+    def _write(self, name: str, chunks: Iterable[Buffer]) -> None:
+        write_durably(self._files, f"{self.path}/{name}", chunks)
 
 
 class StagedWriter:
@@ -82,20 +92,20 @@ class StagedWriter:
 
     def write_bytes(self, name: str, data: Buffer) -> None:
         """Write a file."""
-        self._staged.add(self._prefix + name, data)
+        self._staged.add(self._prefix + name, (data,))
 
     def write_json(self, name: str, document: object) -> None:
         """Write strict JSON from plain values; UsageError names the part that cannot be held."""
         where = self._prefix + name
-        self._staged.add(where, strict_json.encode(strict_json.checked(document, where), where))
+        self._staged.add(where, (strict_json.encode(strict_json.checked(document, where), where),))
 
     def write_document(self, name: str, document: msgspec.Struct) -> None:
         """Write strict JSON from a msgspec struct whose free-form parts were checked when it was built."""
         where = self._prefix + name
-        self._staged.add(where, strict_json.encode_readable(document, where))
+        self._staged.add(where, (strict_json.encode_readable(document, where),))
 
     def write_tensors(self, name: str, tensors: Mapping[str, torch.Tensor]) -> None:
         """Write a safetensors file."""
         where = self._prefix + name
-        data, described = tensor_format.to_bytes(tensors, where)
-        self._staged.add(where, data, described)
+        pieces, described = tensor_format.to_pieces(tensors, where)
+        self._staged.add(where, pieces, described)

@@ -6,16 +6,20 @@ stored as pairs of reals in a last dimension of two, types without a name in the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import CheckpointCorrupt, UsageError
+from .files import Buffer
 from .manifest import TensorRecord
 
 if TYPE_CHECKING:
     import torch
 
 KEY_LIMIT = 1000
+#: Readers of the format refuse a longer header.
+HEADER_LIMIT = 100_000_000
 
 _STORED_AS: Mapping[str, str] = {
     "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16",
@@ -26,30 +30,45 @@ _STORED_AS: Mapping[str, str] = {
 _COMPLEX: Mapping[str, str] = {"complex64": "float32", "complex128": "float64", "complex32": "float16"}
 
 
-def to_bytes(tensors: Mapping[str, torch.Tensor], where: str) -> tuple[bytes, dict[str, TensorRecord]]:
-    """The contents of a safetensors file, and what the manifest says of each tensor.
+class StoredForm(NamedTuple):
+    """How the bytes of a tensor are described in the header of the file."""
+
+    dtype: str
+    shape: list[int]
+    nbytes: int
+    alignment: int
+
+
+def to_pieces(tensors: Mapping[str, torch.Tensor], where: str) -> tuple[Iterator[Buffer], dict[str, TensorRecord]]:
+    """The contents of a safetensors file, piece by piece, and what the manifest says of each tensor.
 
     Everything strided is accepted, on any device and in any layout of memory; what is not (sparse, quantised, meta, a
-    subclass) is refused before a byte is written, naming the key.
+    subclass) is refused here, before the first piece, naming the key. The pieces are views of the tensors where their
+    memory allows: no copy of a whole file is made, which would keep the interpreter from every other thread meanwhile.
     """
-    from safetensors import TensorSpec, serialize
-
-    specs: dict[str, TensorSpec] = {}
     records: dict[str, TensorRecord] = {}
-    # The serializer reads raw addresses: the stored forms must stay referenced until it has returned.
-    alive: list[torch.Tensor] = []
+    forms: dict[str, StoredForm] = {}
     for key, tensor in tensors.items():
         check_key(key, where)
         check_kind(key, tensor, where)
-        stored, dtype = _stored_form(tensor)
-        alive.append(stored)
-        records[key] = TensorRecord(_dtype_name(tensor.dtype), tuple(tensor.shape))
-        specs[key] = TensorSpec(
-            dtype=dtype, shape=list(stored.shape), data_ptr=stored.data_ptr(), data_len=stored.nbytes
+        records[key] = record = TensorRecord(_dtype_name(tensor.dtype), tuple(tensor.shape))
+        forms[key] = _stored_as(record, tensor.dtype.itemsize)
+    # The widest elements first: each tensor then begins at a multiple of its element size, as readers that map the
+    # file into memory want it.
+    order = sorted(tensors, key=lambda key: (-forms[key].alignment, key))
+    header = _header(order, forms)
+    if len(header) > HEADER_LIMIT:
+        raise UsageError(
+            f"{where}: {len(records)} tensors need a header of {len(header)} bytes, and the format ends at "
+            f"{HEADER_LIMIT}. Spread them over several files."
         )
-    data = serialize(specs)
-    del alive
-    return data, records
+
+    def pieces() -> Iterator[Buffer]:
+        yield header
+        for key in order:
+            yield _memory(tensors[key])
+
+    return pieces(), records
 
 
 def from_bytes(data: bytes, records: Mapping[str, TensorRecord], where: str) -> dict[str, torch.Tensor]:
@@ -112,18 +131,34 @@ def check_kind(key: str, tensor: torch.Tensor, where: str) -> None:
         raise UsageError(f"{where}: tensor {key!r} cannot be saved: {reason}. Give a plain dense tensor.")
 
 
-def _stored_form(tensor: torch.Tensor) -> tuple[torch.Tensor, str]:
-    """The dense CPU tensor whose bytes go to the file, and torch's name of its type."""
+def _stored_as(record: TensorRecord, itemsize: int) -> StoredForm:
+    """How a tensor stands in the file, from what the manifest says of it."""
+    elements = _elements(record.shape)
+    if record.dtype in _COMPLEX:
+        return StoredForm(_STORED_AS[_COMPLEX[record.dtype]], [*record.shape, 2], elements * itemsize, itemsize // 2)
+    if record.dtype in _STORED_AS:
+        return StoredForm(_STORED_AS[record.dtype], [*record.shape], elements * itemsize, itemsize)
+    return StoredForm(_STORED_AS["uint8"], [elements * itemsize], elements * itemsize, 1)
+
+
+def _header(order: Iterable[str], forms: Mapping[str, StoredForm]) -> bytes:
+    entries: dict[str, object] = {}
+    begin = 0
+    for key in order:
+        form = forms[key]
+        entries[key] = {"dtype": form.dtype, "shape": form.shape, "data_offsets": [begin, begin + form.nbytes]}
+        begin += form.nbytes
+    text = json.dumps(entries, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _memory(tensor: torch.Tensor) -> Buffer:
+    """The bytes of a tensor in row-major order; a view of its memory where that is how they lie."""
     import torch
 
-    plain = tensor.detach().resolve_conj().resolve_neg()
-    name = _dtype_name(plain.dtype)
-    if name in _COMPLEX:
-        plain, name = torch.view_as_real(plain), _COMPLEX[name]
-    dense = plain.to("cpu").contiguous()
-    if name not in _STORED_AS:
-        dense, name = dense.reshape(-1).view(torch.uint8), "uint8"
-    return dense, name
+    dense = tensor.detach().resolve_conj().resolve_neg().to("cpu").contiguous()
+    return dense.reshape(-1).view(torch.uint8).numpy().data
 
 
 def _restored(entry: Mapping[str, object], record: TensorRecord, where: str) -> torch.Tensor:
@@ -136,13 +171,8 @@ def _restored(entry: Mapping[str, object], record: TensorRecord, where: str) -> 
             f"{where} has the type {record.dtype!r}, which this torch does not know. Use the version that wrote it, "
             "or restore another checkpoint."
         )
-    logical = _COMPLEX.get(record.dtype, record.dtype)
-    native = logical in _STORED_AS
-    if native:
-        expected_shape = [*record.shape, 2] if record.dtype in _COMPLEX else [*record.shape]
-    else:
-        expected_shape = [_elements(record.shape) * dtype.itemsize]
-    if entry["shape"] != expected_shape or entry["dtype"] != _STORED_AS[logical if native else "uint8"]:
+    form = _stored_as(record, dtype.itemsize)
+    if entry["shape"] != form.shape or entry["dtype"] != form.dtype:
         raise CheckpointCorrupt(
             f"{where} is {entry['dtype']} {entry['shape']} in the file and {record.dtype} {list(record.shape)} in the "
             "manifest. One of the two was edited; restore another checkpoint."

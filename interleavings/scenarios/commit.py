@@ -142,5 +142,5 @@ SCENARIO = Scenario(
     cancels=0,
     program_of=program_of,
     claims=("refinement", "one_owner_on_disk", "image_equals_cut", "deadlock"),
-    pinned=Pinned(states=2_401, schedules=303_574_149_392),
+    pinned=Pinned(states=2_792, schedules=9_853_565_711_520),
 )
