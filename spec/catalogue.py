@@ -16,7 +16,7 @@ from .barrier import barrier
 from .combined import combined
 from .cut import cut
 from .machine import Machine, Variant
-from .scopes import SMALL, Pinned, Scope
+from .scopes import FAMILIES, Pinned, Scope
 from .store import store
 
 # The variants and properties register themselves when their modules are imported.
@@ -30,7 +30,6 @@ REGISTERED_BY = (
 )
 
 MACHINES: dict[str, Machine] = {"barrier": barrier, "cut": cut, "store": store, "combined": combined}
-SCOPE_SIZES = ("small", "medium", "large")
 
 
 class UnknownName(Exception):
@@ -46,16 +45,16 @@ def machine_named(name: str) -> Machine:
 
 def scopes_named(machine: Machine, name: str) -> dict[str, tuple[Scope, Pinned]]:
     """The scopes a name stands for: `small` is a family, `small/two_batches` (or `two_batches`) one member of it."""
-    family = SMALL[machine.name]
-    if name == "small":
-        return {f"small/{member}": pinned for member, pinned in family.items()}
-    member = name.removeprefix("small/")
-    if member in family:
-        return {f"small/{member}": family[member]}
-    if name in SCOPE_SIZES:
-        raise UnknownName(f"the scope {name!r} of the machine {machine.name!r} is not built yet; there is: small")
-    members = ", ".join(f"small/{member}" for member in family)
-    raise UnknownName(f"no scope {name!r} for the machine {machine.name!r}; there are: small, {members}")
+    families = {size: family[machine.name] for size, family in FAMILIES.items()}
+    if name in families:
+        return {f"{name}/{member}": pinned for member, pinned in families[name].items()}
+    size, _, member = name.rpartition("/")
+    for known in [size] if size else list(families):
+        if member in families.get(known, {}):
+            return {f"{known}/{member}": families[known][member]}
+    members = ", ".join(f"{size}/{member}" for size, family in families.items() for member in family)
+    there = f"{', '.join(families)}, {members}"
+    raise UnknownName(f"no scope {name!r} for the machine {machine.name!r}; there are: {there}")
 
 
 def variant_named(name: str) -> tuple[Machine, Variant]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import counterexample
+from . import counterexample, engines
 from .catalogue import all_variants, scopes_named
+from .engines import Options
 from .machine import Machine, Variant
-from .reference_engine import Search, Verdict, search
+from .reference_engine import Search, Verdict
 from .scopes import Pinned
-
-OnLevel = Callable[[int, int], None]
 
 
 @dataclass
@@ -116,7 +114,7 @@ class MachineResult:
 
 
 def check_machine(
-    machine: Machine, scope: str, variants: tuple[str, ...], directory: Path, on_level: OnLevel | None = None
+    machine: Machine, scope: str, variants: tuple[str, ...], directory: Path, options: Options | None = None
 ) -> MachineResult:
     """Search a machine in every scope of the name; stop at the first scope that shows a violation and write its trace.
 
@@ -124,11 +122,11 @@ def check_machine(
     """
     result = MachineResult(machine, variants)
     for name, (bounds, pinned) in scopes_named(machine, scope).items():
-        found = search(machine.model(bounds, variants), on_level=on_level)
+        found = engines.search(machine, bounds, variants, pinned, options or Options())
         result.scopes.append(ScopeResult(name, found, None if variants else pinned))
         if found.violation:
             result.counterexample = counterexample.save(found, name, directory)
-        if found.violation or found.why == "interrupted":
+        if found.violation or found.why.startswith("interrupted"):
             break
     return result
 
@@ -169,11 +167,11 @@ class VariantResult:
         }
 
 
-def check_variant(machine: Machine, variant: Variant, directory: Path) -> VariantResult:
+def check_variant(machine: Machine, variant: Variant, directory: Path, options: Options | None = None) -> VariantResult:
     """Search one variant for its property alone: other properties may break sooner and are not what is asked."""
-    ((scope, (bounds, _)),) = scopes_named(machine, variant.scope).items()
-    model = machine.model(bounds, (*variant.with_variants, variant.name))
-    found = search(model, properties=[variant.breaks])
+    ((scope, (bounds, pinned)),) = scopes_named(machine, variant.scope).items()
+    names = (*variant.with_variants, variant.name)
+    found = engines.search(machine, bounds, names, pinned, options or Options(), [variant.breaks])
     path = counterexample.save(found, scope, directory) if found.violation else None
     return VariantResult(machine, variant, found, path)
 

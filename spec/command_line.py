@@ -13,9 +13,10 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from . import counterexample
+from . import counterexample, export_command
 from .catalogue import MACHINES, UnknownName, machine_named, variants_named
 from .checks import MachineResult, VariantResult, check_all_variants, check_machine
+from .engines import Options, memory_in_bytes
 
 HOLDS, VIOLATION, WRONG_USE, NOT_COMPLETE = 0, 1, 2, 3
 EXIT_STATUS = {"holds": HOLDS, "fails": VIOLATION, "bounded": NOT_COMPLETE, "inconclusive": NOT_COMPLETE}
@@ -24,6 +25,7 @@ EXAMPLES = """examples:
   python -m spec check --machine cut --scope small/two_batches
   python -m spec check --variant cursor_ahead               a shortest counterexample as a table
   python -m spec variants --json variants.json              every variant must be caught
+  python -m spec export promela --machine cut -o cut.pml    the text of one scope, for Spin
 """
 
 
@@ -43,15 +45,18 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     check = commands.add_parser("check", help="enumerate machines and check every property")
     check.add_argument("--machine", help="barrier or cut; all of them when left out")
-    check.add_argument("--scope", default="small", help="small, or one member such as small/two_batches")
+    check.add_argument("--scope", default="small", help="small, medium, large, or one member: small/two_batches")
     check.add_argument("--variant", help="a named variant, or several joined by +")
-    check.add_argument("--engine", default="reference", help="reference (compiled and torch are not built yet)")
+    check.add_argument("--engine", help="reference or compiled; left out: compiled above 100,000 states")
     check.add_argument("--device", default="cpu", help="cpu (cuda comes with the torch engine)")
+    check.add_argument("--memory", metavar="SIZE", help="limit of the compiled engine, such as 8G")
+    check.add_argument(
+        "--resume", action="store_true", help="go on where a compiled search was interrupted or ran out of memory"
+    )
     _add_outputs(check)
     variants = commands.add_parser("variants", help="search every variant for the property that must catch it")
     _add_outputs(variants)
-    export = commands.add_parser("export", help="Promela or TLA+ text of a machine (not built yet)")
-    export.add_argument("rest", nargs=argparse.REMAINDER)
+    export_command.add_arguments(commands.add_parser("export", help="the text of a machine for another model checker"))
     return parser
 
 
@@ -105,7 +110,7 @@ def _print_machine(result: MachineResult, console: Console) -> None:
         if found.violation:
             verdict = f"fails: {found.violation.property}"
         table.add_row(
-            item.scope.removeprefix("small/"),
+            item.scope.partition("/")[2],
             verdict,
             f"{found.states:,}",
             f"{found.transitions:,}",
@@ -124,13 +129,8 @@ def _print_machine(result: MachineResult, console: Console) -> None:
 
 
 def _check(arguments: argparse.Namespace, console: Console) -> int:
-    if arguments.engine != "reference":
-        known = arguments.engine in ("compiled", "torch")
-        raise UnknownName(
-            f"the engine {arguments.engine!r} is {'not built yet' if known else 'unknown'}; there is: reference"
-        )
     if arguments.device != "cpu":
-        raise UnknownName(f"the device {arguments.device!r} is not built yet; the reference engine runs on cpu")
+        raise UnknownName(f"the device {arguments.device!r} is not built yet; there is: cpu")
     variants: tuple[str, ...] = ()
     if arguments.variant:
         machine, variants = variants_named(arguments.variant)
@@ -144,13 +144,13 @@ def _check(arguments: argparse.Namespace, console: Console) -> int:
     else:
         machines = list(MACHINES.values())
     results: list[MachineResult] = []
+    memory_limit = memory_in_bytes(arguments.memory) if arguments.memory else None
     with console.status("searching …") as status:
-
-        def on_level(depth: int, states: int) -> None:
-            status.update(f"depth {depth}, {states:,} states")
-
+        options = Options(arguments.engine, memory_limit, arguments.resume, status.update)
         for machine in machines:
-            results.append(check_machine(machine, arguments.scope, variants, Path(arguments.output), on_level))
+            results.append(check_machine(machine, arguments.scope, variants, Path(arguments.output), options))
+            if any(s.search.why.startswith("interrupted") for s in results[-1].scopes):
+                break
     for result in results:
         _print_machine(result, console)
     document = results[0].document() if len(results) == 1 else _combined(results)
@@ -200,7 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _check(chosen, console)
         if chosen.command == "variants":
             return _variants(chosen, console)
-        raise UnknownName("export is not built yet")
+        return export_command.run(chosen)
     except UnknownName as fault:
         print(f"python -m spec: {fault}", file=sys.stderr)
         return WRONG_USE

@@ -1,7 +1,8 @@
 """The named scopes of each machine, with the pinned size of every enumeration.
 
-`small` is a family of toggled scopes, each of at most some ten thousand states: seconds in the reference engine. A
-scope of the family is named `small/<name>`.
+`small` is a family of toggled scopes, each of at most some ten thousand states: seconds in the reference engine.
+`medium` has about a million states a scope, `large` up to ten millions and more; both are for the compiled engine. A
+scope of a family is named `small/<name>`.
 """
 
 from __future__ import annotations
@@ -155,3 +156,127 @@ SMALL: dict[str, dict[str, tuple[Scope, Pinned]]] = {
         "rewind": (StoreScope(attempts=3, crashes=1, rewinds=1), Pinned(3610, 8707, 37)),
     },
 }
+
+# Millions of states: for the compiled engine. Each family has every premise of its machine in one member at least.
+MEDIUM: dict[str, dict[str, tuple[Scope, Pinned]]] = {
+    "barrier": {
+        "four_writers": (
+            BarrierScope(writers=4, rounds=2, checkpointers=3, cancellations=2, expiries=1),
+            Pinned(1175817, 8922637, 29),
+        ),
+        "children": (
+            BarrierScope(writers=4, rounds=1, checkpointers=3, cancellations=2, expiries=1, children=1),
+            Pinned(2153256, 15481163, 28),
+        ),
+    },
+    "cut": {
+        "features": (
+            CutScope(
+                batches=3,
+                batch_size=2,
+                lookahead=1,
+                saves=2,
+                crashes=2,
+                failures=1,
+                spares=1,
+                borrow=1,
+                snapshots=1,
+            ),
+            Pinned(732786, 1698370, 57),
+        ),
+        "background": (
+            CutScope(
+                batches=2,
+                batch_size=2,
+                lookahead=1,
+                saves=2,
+                crashes=2,
+                failures=2,
+                retries=1,
+                snapshots=1,
+                background=1,
+                write_back=1,
+            ),
+            Pinned(1333463, 5232283, 56),
+        ),
+        "windowed": (
+            CutScope(
+                batches=3, batch_size=2, lookahead=1, saves=2, crashes=1, sampler=WINDOWED, capacity=4, failures=1
+            ),
+            Pinned(543656, 1250979, 48),
+        ),
+    },
+    "combined": {
+        "two_pairs": (
+            CutScope(batches=2, batch_size=2, lookahead=1, saves=2, crashes=2, failures=1),
+            Pinned(129180, 527521, 77),
+        ),
+    },
+    "store": {
+        "lost_lock": (StoreScope(attempts=3, crashes=1, writers=2, lost_locks=1), Pinned(420073, 1604005, 39)),
+        "rewind": (StoreScope(attempts=3, crashes=2, writers=2, errors=1, rewinds=1), Pinned(766719, 2872763, 39)),
+    },
+}
+
+LARGE: dict[str, dict[str, tuple[Scope, Pinned]]] = {
+    "barrier": {
+        "five_writers": (
+            BarrierScope(writers=5, rounds=2, checkpointers=3, cancellations=1, expiries=1),
+            Pinned(9309296, 65970453, 35),
+        ),
+    },
+    "cut": {
+        "features": (
+            CutScope(
+                batches=3,
+                batch_size=2,
+                lookahead=1,
+                saves=3,
+                crashes=2,
+                failures=2,
+                retries=1,
+                spares=1,
+                borrow=1,
+                snapshots=2,
+                failed_saves=1,
+            ),
+            Pinned(15402639, 36636900, 77),
+        ),
+        "background": (
+            CutScope(
+                batches=3,
+                batch_size=2,
+                lookahead=1,
+                saves=2,
+                crashes=2,
+                failures=2,
+                retries=1,
+                spares=1,
+                borrow=1,
+                snapshots=1,
+                background=1,
+            ),
+            Pinned(15516616, 68731055, 64),
+        ),
+        "windowed": (
+            CutScope(
+                batches=4, batch_size=2, lookahead=1, saves=2, crashes=1, sampler=WINDOWED, capacity=4, failures=1
+            ),
+            Pinned(3959212, 9901998, 57),
+        ),
+    },
+    "combined": {
+        "three_pairs": (
+            CutScope(batches=3, batch_size=2, lookahead=1, saves=2, crashes=2, failures=1),
+            Pinned(562716, 2398163, 102),
+        ),
+    },
+    "store": {
+        "every_trouble": (
+            StoreScope(attempts=3, crashes=1, writers=2, lost_locks=1, errors=1, rewinds=1),
+            Pinned(4624480, 24266042, 41),
+        ),
+    },
+}
+
+FAMILIES: dict[str, dict[str, dict[str, tuple[Scope, Pinned]]]] = {"small": SMALL, "medium": MEDIUM, "large": LARGE}

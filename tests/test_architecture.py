@@ -51,6 +51,7 @@ FOREIGN = (
     ("interleavings/scenarios/*", {"torch"}, LAZILY, "the programs explored commit real tensors"),
     ("interleavings/conformance*", {"torch"}, LAZILY, "the runs driven commit real tensors"),
     ("proofs/*", {"z3"}, ANYWHERE, "the solver"),
+    ("spec/compiled/*", {"numba", "numpy", "llvmlite"}, ANYWHERE, "the compiled engine, an extra, loaded on demand"),
 )
 
 

@@ -52,9 +52,10 @@ def test_missing_tool_is_one_line_with_reason_and_count(suite: pytest.Pytester) 
 
 def test_present_tool_lets_the_test_run(suite: pytest.Pytester) -> None:
     """The guard must not hide a test on a machine that can run it: here the test runs, and fails."""
-    spin = suite.path / "empty" / "spin"
-    spin.write_text("#!/bin/sh\n")
-    spin.chmod(0o755)
+    for name in ("spin", "gcc"):
+        tool = suite.path / "empty" / name
+        tool.write_text("#!/bin/sh\n")
+        tool.chmod(0o755)
     result = run(suite, 'import pytest\n@pytest.mark.needs("spin")\ndef test_counts_agree(): assert False')
     result.assert_outcomes(failed=1)
     result.stdout.no_fnmatch_line("not run:*")

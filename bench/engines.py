@@ -1,0 +1,210 @@
+"""Figures of the engines: the compiled one against Spin on the exported text, and against the reference engine.
+
+    python bench/engines.py [--json FILE] [--quick]
+
+All run on one core, with every array access of ours checked and the way to every state kept on both sides. Rates are
+states for each second of processor time, so that what else the machine does matters less; starts and whole runs are
+wall time. Each run is a process of its own. Spin runs where it is installed, on the same scope, and what it covered
+within its memory limit counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from spec import reference_engine
+from spec.catalogue import MACHINES, scopes_named
+
+ROOT = Path(__file__).resolve().parent.parent
+FULL_SCOPE, QUICK_SCOPE = "large/features", "medium/features"
+# -DNOREDUCE: all states, as we count them. -DSAFETY: no acceptance cycles to look for.
+PAN = ("gcc", "-O2", "-w", "-DSAFETY", "-DNOREDUCE", "-DMEMLIM=9000", "pan.c", "-o", "pan")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table; without `to_reach` it is there to compare with."""
+
+    figure: str
+    value: float
+    to_reach: str
+    ok: bool
+
+
+def at_least(figure: str, value: float, bound: float) -> Row:
+    return Row(figure, round(value, 3), f">= {bound:g}", value >= bound)
+
+
+def at_most(figure: str, value: float, bound: float) -> Row:
+    return Row(figure, round(value, 3), f"<= {bound:g}", value <= bound)
+
+
+def only_shown(figure: str, value: float) -> Row:
+    return Row(figure, round(value, 3), "", True)
+
+
+# ------------------------------------------------------------------------------- Runs in processes of their own
+
+
+def peak_memory() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def measure_search(scope_name: str) -> dict[str, Any]:
+    """Start, then a whole search: seconds of the start, states, processor seconds, bytes a state, words."""
+    begin = time.perf_counter()
+    from spec.compiled import engine
+
+    machine = MACHINES["cut"]
+    ((_, (scope, _)),) = scopes_named(machine, scope_name).items()
+    engine.search(machine, scope, max_states=0)
+    start = time.perf_counter() - begin
+    # One block, so that all code is there before memory is looked at.
+    engine.search(machine, scope, max_states=2)
+    idle, cpu = peak_memory(), time.process_time()
+    found = engine.search(machine, scope)
+    return {
+        "start": start,
+        "states": found.states,
+        "cpu": time.process_time() - cpu,
+        "bytes": (peak_memory() - idle) / found.states,
+        "words": engine.prepared(machine, scope).packing.words,
+    }
+
+
+def measure_medium(_: str) -> dict[str, Any]:
+    """Every machine at medium, from the start of the process."""
+    begin = time.perf_counter()
+    from spec.compiled import engine
+
+    states = 0
+    for machine in MACHINES.values():
+        for scope, _pinned in scopes_named(machine, "medium").values():
+            states += engine.search(machine, scope).states
+    return {"seconds": time.perf_counter() - begin, "states": states}
+
+
+MEASURES = {"search": measure_search, "medium": measure_medium}
+
+
+def in_own_process(measure: str, scope: str, cache: Path | None = None) -> dict[str, Any]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    if cache is not None:
+        environment |= {"CLEANCUT_CACHE": str(cache), "NUMBA_CACHE_DIR": str(cache / "numba")}
+    command = [sys.executable, __file__, "--measure", measure, scope]
+    done = subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True)
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def reference_rate(scope_name: str) -> float:
+    """States a second of the reference engine, on the first fifty thousand."""
+    machine = MACHINES["cut"]
+    ((_, (scope, _)),) = scopes_named(machine, scope_name).items()
+    model, cpu = machine.model(scope), time.process_time()
+    found = reference_engine.search(model, max_states=50_000)
+    return found.states / (time.process_time() - cpu)
+
+
+def spin_rate(scope_name: str, *flags: str) -> float | None:
+    """States a second of Spin on the exported text; None without Spin."""
+    if not (shutil.which("spin") and shutil.which("gcc")):
+        return None
+    from spec.promela import export_promela
+
+    machine = MACHINES["cut"]
+    ((_, (scope, _)),) = scopes_named(machine, scope_name).items()
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory, "model.pml").write_text(export_promela(machine, scope, ()), encoding="utf-8")
+        subprocess.run(["spin", "-o2", "-a", "model.pml"], cwd=directory, check=True, capture_output=True)
+        subprocess.run([*PAN, *flags], cwd=directory, check=True, capture_output=True)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        # A table of the right size from the start, as its manual advises for speed.
+        done = subprocess.run(
+            ["./pan", "-w24", "-m10000000"], cwd=directory, check=False, capture_output=True, text=True
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    stored = re.search(r"(\S+) states, stored", done.stdout)
+    if stored is None:
+        raise RuntimeError(f"Spin gave no count of states:\n{done.stdout}{done.stderr}")
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return float(stored[1]) / seconds
+
+
+# --------------------------------------------------------------------------------------------------- The table
+
+
+def measure(scope: str) -> list[Row]:
+    in_own_process("search", QUICK_SCOPE)  # fills the cache
+    with tempfile.TemporaryDirectory() as cache:
+        first = in_own_process("search", scope, Path(cache))
+        cached = in_own_process("search", scope, Path(cache))
+    rate = cached["states"] / cached["cpu"]
+    rows = [only_shown(f"compiled, {scope} of the cut, {cached['states']:,} states (million states/s)", rate / 1e6)]
+    for name, flags, bound in (("-DBFS -O2", ("-DBFS",), 4.0), ("depth first -O2", (), 2.0)):
+        peer = spin_rate(scope, *flags)
+        if peer is not None:
+            rows.append(only_shown(f"Spin {name} (million states/s)", peer / 1e6))
+            rows.append(at_least(f"compiled against Spin {name} (x)", rate / peer, bound))
+    medium = in_own_process("search", "medium/features")
+    reference = reference_rate("medium/features")
+    rows += [
+        only_shown("reference, medium/features (million states/s)", reference / 1e6),
+        at_least("compiled against reference, medium (x)", medium["states"] / medium["cpu"] / reference, 20.0),
+        at_most(f"memory above idle, {scope} (bytes a state)", cached["bytes"], 8 * cached["words"] + 24),
+        at_most("first use of a machine (s)", first["start"], 30.0),
+        at_most("cached start (s)", cached["start"], 1.0),
+    ]
+    in_own_process("medium", "medium")
+    rows.append(at_most("medium of all machines, cached (s)", in_own_process("medium", "medium")["seconds"], 10.0))
+    return rows
+
+
+def print_table(rows: list[Row]) -> None:
+    table = Table(title="engines, one core", title_justify="left", box=SIMPLE)
+    for heading in ("figure", "value", "to reach", "ok"):
+        table.add_column(heading, justify="right" if heading == "value" else "left")
+    for each in rows:
+        table.add_row(each.figure, f"{each.value:g}", each.to_reach, "yes" if each.ok else "NO")
+    Console(highlight=False).print(table)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description="Figures of the engines.")
+    parser.add_argument("--json", metavar="FILE", help="also write the table as a JSON list")
+    parser.add_argument("--quick", action="store_true", help="on a medium scope; the values are not for quoting")
+    parser.add_argument("--measure", nargs=2, metavar=("WHAT", "SCOPE"), help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.measure:
+        what, scope = options.measure
+        print(json.dumps(MEASURES[what](scope)))
+        return 0
+    rows = measure(QUICK_SCOPE if options.quick else FULL_SCOPE)
+    print_table(rows)
+    if options.json:
+        try:
+            Path(options.json).write_text(json.dumps([asdict(each) for each in rows], indent=2) + "\n", "utf-8")
+        except OSError as error:
+            print(f"{options.json} cannot be written: {error.strerror}. Name a file elsewhere.", file=sys.stderr)
+            return 2
+    return 0 if all(each.ok for each in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,12 @@
+"""The compiled engine: generated scalar code, JIT-compiled; exact, breadth first, for scopes of millions of states.
+
+narrowing   the values each element can really take, so that what never changes costs nothing
+packing     elements in bit fields of 64-bit words
+placement   which shared expressions are worked out once, and where
+source      the generated text
+library     that text compiled and cached on disk, or interpreted
+kernels     the table of states, the same code for every machine
+storage     the arrays of a search, and their limit
+level_files a search put aside after a completed level
+engine      the search itself, with the result type of the reference engine
+"""

@@ -1,0 +1,332 @@
+"""The text generated from a model: six functions over arrays of packed states.
+
+    expand        every enabled instance of a run of states, in order: the states they lead to
+    broken        the first state that breaks a property wanted
+    broken_at     the first transition that a property wanted forbids
+    unfinished    the first state that can take no action of progress and has not ended
+    witness       cross off the premises that occur in a run of states
+    witness_at    the same of premises looked at before an action
+
+The text is plain Python on 64-bit numbers. Compiled or interpreted it means the same.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ..scalar_form import Instance, ScalarModel
+from ..scalar_nodes import Node, Nodes, in_order
+from .packing import Packing, signed
+from .placement import Block, Writer
+
+FALLS: Final = 1 << 20
+"""Added to the number of an instance of progress that does not raise the rank."""
+CHEAP: Final = 24
+"""A condition of more nodes is looked at only when the cheap ones hold."""
+HEADER = '''"""Generated from the machine {machine!r}, scope {scope}, variants {variants}. Do not edit."""
+
+from spec.compiled.words import choose, choose_truth, generated
+
+'''
+ALL_ROWS = ("for row in range(first, last):",)
+
+
+@dataclass(frozen=True)
+class Generated:
+    """The generated text, and what is needed to read its results."""
+
+    form: ScalarModel
+    packing: Packing
+    properties: tuple[str, ...]
+    """In order; bit `i` of `wanted` is for the i-th."""
+    text: str
+
+
+def generate(form: ScalarModel) -> Generated:
+    """The text for a model, whose ranges should be narrowed before."""
+    return _Generator(form).generated()
+
+
+class _Generator:
+    def __init__(self, form: ScalarModel) -> None:
+        self.form = form
+        self.packing = Packing([_range(form.nodes, i) for i in range(len(form.elements))])
+        self.properties = tuple(dict.fromkeys(c.property for c in form.claims))
+        self.bits = {name: 1 << i for i, name in enumerate(self.properties)}
+
+    def generated(self) -> Generated:
+        form = self.form
+        header = HEADER.format(machine=form.machine.name, scope=form.scope, variants="+".join(form.variants) or "none")
+        functions = [
+            self.expand(),
+            self.broken(),
+            self.broken_at(),
+            self.unfinished(),
+            self.witness(),
+            self.witness_at(),
+        ]
+        return Generated(form, self.packing, self.properties, header + "\n\n".join(functions))
+
+    # -------------------------------------------------------------------------------------------- Frames
+
+    def function(self, head: str, lines: Iterable[str]) -> str:
+        return "\n".join(["@generated", f"def {head}:", *("    " + line for line in lines), ""])
+
+    def over_rows(self, body: list[str], before: Sequence[str] = ALL_ROWS, deeper: int = 1) -> list[str]:
+        """A loop over states, whose words are read once for each."""
+        used = [w for w in range(self.packing.words) if any(f"w{w} " in line or f"w{w})" in line for line in body)]
+        words = [f"w{w} = states[row, {w}]" for w in used]
+        return [*before, *("    " * deeper + line for line in [*words, *body])]
+
+    # ------------------------------------------------------------------------------------------- Actions
+
+    def expand(self) -> str:
+        writer = Writer(self.packing)
+        if not _is(self.form.misread, False):
+            wrong = writer.when(writer.root, self.form.misread)
+            wrong.say([], lambda: ["origin[n] = row", "instance[n] = -1", "return -1 - n"])
+        conditions = [(k, _conjuncts(instance.guard)) for k, instance in enumerate(self.form.instances)]
+        self.group(writer, writer.root, conditions)
+        body = writer.finish()
+        loop = self.over_rows(body) if body else []
+        return self.function("expand(states, first, last, out, origin, instance)", ["n = 0", *loop, "return n"])
+
+    def group(self, writer: Writer, block: Block, items: Sequence[tuple[int, list[Node]]]) -> None:
+        """Write instances in their order; neighbours that share a condition look at it together."""
+        i = 0
+        while i < len(items):
+            number, conditions = items[i]
+            runs = {c: _run(items, i, c) for c in conditions}
+            shared = max(conditions, key=lambda c: runs[c], default=None)
+            if shared is not None and runs[shared] > 1:
+                together = [c for c in conditions if runs[c] == runs[shared]]
+                rest = [(k, [c for c in cs if c not in together]) for k, cs in items[i : i + runs[shared]]]
+                self.group(writer, self.nested(writer, block, together), rest)
+                i += runs[shared]
+                continue
+            self.take(writer, self.nested(writer, block, conditions or [self.form.nodes.true]), number)
+            i += 1
+
+    def nested(self, writer: Writer, block: Block, conditions: list[Node]) -> Block:
+        """The block in which all the conditions hold."""
+        for condition in self.by_cost(conditions):
+            block = writer.when(block, condition)
+        return block
+
+    def by_cost(self, conditions: list[Node]) -> list[Node]:
+        """The cheap conditions as one, then each of the others."""
+        cheap = [c for c in conditions if len(in_order([c])) <= CHEAP]
+        dear = [c for c in conditions if len(in_order([c])) > CHEAP]
+        return [*([self.form.nodes.all_of(cheap)] if cheap else []), *dear]
+
+    def take(self, writer: Writer, block: Block, number: int) -> None:
+        """The state that an instance leads to, as its words; and whether the text went wrong."""
+        instance = self.form.instances[number]
+        faults = self.faults(instance)
+        rises = self.rises(instance)
+        by_word: dict[int, dict[int, Node]] = defaultdict(dict)
+        for position, node in instance.assignments.items():
+            by_word[self.packing.fields[position].word][position] = node
+
+        def render() -> list[str]:
+            lines = [f"# {instance.label}", "origin[n] = row"]
+            code = f"choose({writer.text(rises, block)}, {number}, {number + FALLS})"
+            lines.append(f"instance[n] = {number if _is(rises, True) else code}")
+            if not _is(faults, False):
+                lines += [f"if {writer.text(faults, block)}:", "    return -1 - n"]
+            for word in range(self.packing.words):
+                lines.append(f"out[n, {word}] = {self.word_after(word, by_word[word], writer, block)}")
+            return [*lines, "n += 1"]
+
+        block.say([*instance.assignments.values(), faults, rises], render, own=True)
+
+    def word_after(self, word: int, assigned: dict[int, Node], writer: Writer, block: Block) -> str:
+        """One word of the state after: what is kept, the constants, and what is worked out."""
+        cleared = constant = 0
+        parts: list[str] = []
+        for position, node in assigned.items():
+            field = self.packing.fields[position]
+            cleared |= field.mask << field.shift
+            if node.is_constant:
+                constant |= (node.value - field.low) << field.shift
+            elif field.bits:
+                value = writer.text(node, block)
+                value = f"({value} - {field.low})" if field.low > 0 else value
+                value = f"({value} + {-field.low})" if field.low < 0 else value
+                parts.append(f"({value} << {field.shift})" if field.shift else value)
+        if cleared:
+            kept = signed(~cleared)
+            parts.insert(0, f"(w{word} & {kept})" if kept else "0")
+        else:
+            parts.insert(0, f"(w{word} | 0)")
+        if constant:
+            parts.append(str(signed(constant)))
+        return " | ".join(parts)
+
+    def faults(self, instance: Instance) -> Node:
+        """Where an assignment leaves the declared range of its element, or its text reads outside a vector."""
+        nodes = self.form.nodes
+        wrong = [instance.misread]
+        for position, node in instance.assignments.items():
+            element = self.form.elements[position]
+            wrong.append(nodes.compare("<", node, nodes.constant(element.low)))
+            wrong.append(nodes.compare(">", node, nodes.constant(element.high)))
+        return nodes.any_of(wrong)
+
+    def rises(self, instance: Instance) -> Node:
+        """Whether the rank after an instance of progress is greater than before. What stays the same cancels out."""
+        nodes, rank = self.form.nodes, self.form.rank
+        if rank is None or not instance.progress:
+            return nodes.true
+        after: dict[Node, Node] = {}
+        for node in in_order([rank]):
+            if node.operator == "element":
+                after[node] = instance.assignments.get(node.value, node)
+            elif node.is_constant:
+                after[node] = node
+            else:
+                after[node] = nodes.rebuilt(node.operator, [after[a] for a in node.arguments])
+        terms: dict[Node, int] = defaultdict(int)
+        base = _add_terms(after[rank], 1, terms) + _add_terms(rank, -1, terms)
+        difference = nodes.constant(base)
+        for node, times in terms.items():
+            if times:
+                term = nodes.arithmetic("*", node, nodes.constant(times))
+                difference = nodes.arithmetic("+", difference, term)
+        return nodes.compare(">", difference, nodes.constant(0))
+
+    # -------------------------------------------------------------------------------------------- Claims
+
+    def claims_by_property(self, at: str | None) -> dict[str, Node]:
+        """Each property's claims of all indexes at one place; those that always hold are left out."""
+        parts: dict[str, list[Node]] = defaultdict(list)
+        for claim in self.form.claims:
+            if claim.at == at:
+                parts[claim.property].append(claim.holds)
+        whole = {name: self.form.nodes.all_of(holds) for name, holds in parts.items()}
+        return {name: holds for name, holds in whole.items() if not _is(holds, True)}
+
+    def look(self, writer: Writer, block: Block, claims: dict[str, Node], verdict: str) -> None:
+        """Return the verdict where a property wanted is broken: first all at once, then which."""
+        if not claims:
+            return
+        somewhere = writer.when(block, self.form.nodes.not_(self.form.nodes.all_of(claims.values())))
+        for name, holds in claims.items():
+            this = writer.when(somewhere, self.form.nodes.not_(holds))
+            bit = self.bits[name]
+            this.say([], _constant_lines(f"if (wanted & {bit}) != 0:", f"    return {verdict}"))
+
+    def broken(self) -> str:
+        writer = Writer(self.packing)
+        self.look(writer, writer.root, self.claims_by_property(None), "row")
+        body = writer.finish()
+        loop = self.over_rows(body) if body else []
+        return self.function("broken(states, first, last, wanted)", [*loop, "return -1"])
+
+    def by_action(self, render: Callable[[Writer, str], None]) -> list[str]:
+        """For each action that claims look at: its instances' numbers, and what is to be done there."""
+        lines: list[str] = []
+        for action in dict.fromkeys(c.at for c in self.form.claims if c.at is not None):
+            numbers = [k for k, instance in enumerate(self.form.instances) if instance.action == action]
+            if not numbers:
+                continue
+            writer = Writer(self.packing)
+            render(writer, action)
+            body = writer.finish()
+            if body:
+                test = f"if ({numbers[0]} <= k) & (k <= {numbers[-1]}):"
+                lines += self.over_rows(body, [test, "    row = origin[i]"])
+        if not lines:
+            return []
+        return ["for i in range(count):", f"    k = instance[i] & {FALLS - 1}", *("    " + line for line in lines)]
+
+    def broken_at(self) -> str:
+        def render(writer: Writer, action: str) -> None:
+            self.look(writer, writer.root, self.claims_by_property(action), "i")
+
+        return self.function(
+            "broken_at(states, origin, instance, count, wanted)", [*self.by_action(render), "return -1"]
+        )
+
+    def unfinished(self) -> str:
+        finished = self.form.finished
+        loop: list[str] = []
+        if finished is not None:
+            writer = Writer(self.packing)
+            block = writer.when(writer.root, self.form.nodes.not_(finished))
+            block.say([], lambda: ["return row"])
+            loop = self.over_rows(
+                writer.finish(), ["for row in range(first, last):", "    if lively[row - first] == 0:"], 2
+            )
+        return self.function("unfinished(states, first, last, lively)", [*loop, "return -1"])
+
+    def cross_off(self, writer: Writer, at: str | None) -> None:
+        for i, witness in enumerate(self.form.witnesses):
+            if witness.at == at and not _is(witness.occurs, False):
+                # The number of the witness is its place in `missing`.
+                pending = Block(writer.root, len(writer.root.statements))
+                writer.blocks.append(pending)
+                found = writer.when(pending, witness.occurs)
+                found.say([], _constant_lines(f"missing[{i}] = 0"))
+                writer.root.say([], _pending(writer, pending, i))
+
+    def witness(self) -> str:
+        writer = Writer(self.packing)
+        self.cross_off(writer, None)
+        body = writer.finish()
+        return self.function(
+            "witness(states, first, last, missing)", [*(self.over_rows(body) if body else []), "return 0"]
+        )
+
+    def witness_at(self) -> str:
+        lines = self.by_action(self.cross_off)
+        return self.function("witness_at(states, origin, instance, count, missing)", [*lines, "return 0"])
+
+
+def _range(nodes: Nodes, position: int) -> tuple[int, int]:
+    node = nodes.element(position)
+    return node.low, node.high
+
+
+def _is(node: Node, value: bool) -> bool:
+    return node.is_constant and node.truth and bool(node.value) is value
+
+
+def _constant_lines(*lines: str) -> Callable[[], list[str]]:
+    return lambda: list(lines)
+
+
+def _pending(writer: Writer, block: Block, number: int) -> Callable[[], list[str]]:
+    return lambda: [f"if missing[{number}] != 0:", *("    " + line for line in writer.rendered(block))]
+
+
+def _conjuncts(guard: Node) -> list[Node]:
+    if _is(guard, True):
+        return []
+    return list(guard.arguments) if guard.operator == "and" else [guard]
+
+
+def _run(items: Sequence[tuple[int, list[Node]]], first: int, condition: Node) -> int:
+    """How many items from the first on share the condition."""
+    length = 0
+    while first + length < len(items) and any(c is condition for c in items[first + length][1]):
+        length += 1
+    return length
+
+
+def _add_terms(node: Node, times: int, terms: dict[Node, int]) -> int:
+    """Add a node to a sum of terms, each with its factor; the constant part is returned."""
+    if node.is_constant:
+        return node.value * times
+    if node.operator in ("+", "-"):
+        a, b = node.arguments
+        return _add_terms(a, times, terms) + _add_terms(b, times if node.operator == "+" else -times, terms)
+    if node.operator == "*":
+        for factor, other in (node.arguments, node.arguments[::-1]):
+            if factor.is_constant:
+                return _add_terms(other, times * factor.value, terms)
+    terms[node] += times
+    return 0

@@ -1,0 +1,98 @@
+"""Which engine searches a scope, and what a search may be told: properties, memory, resuming, where to report.
+
+The compiled engine pays a second or more at the first use of a machine and is worth it above some hundred thousand
+states. It needs numba, an extra of the package; without it every scope can still be searched by the reference engine.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from . import reference_engine
+from .catalogue import UnknownName
+from .machine import Machine
+from .reference_engine import Search
+from .scopes import Pinned
+
+REFERENCE, COMPILED = "reference", "compiled"
+ENGINES: Final = (REFERENCE, COMPILED)
+WORTH_COMPILING: Final = 100_000
+"""States from which on the compiled engine is chosen."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to search; every scope of one check is searched alike."""
+
+    engine: str | None = None
+    """None: by the pinned size of each scope."""
+    memory_limit: int | None = None
+    """Bytes, for the compiled engine; None: a share of the machine's memory."""
+    resume: bool = False
+    report: Callable[[str], None] | None = None
+    """Told now and then how far a search is."""
+
+
+def numba_is_there() -> bool:
+    """Whether the compiled engine can be used."""
+    return importlib.util.find_spec("numba") is not None
+
+
+def chosen_engine(options: Options, pinned: Pinned | None) -> str:
+    """The engine for a scope of that size."""
+    if options.engine is not None:
+        if options.engine not in ENGINES:
+            there = "not built yet" if options.engine == "torch" else "unknown"
+            raise UnknownName(f"the engine {options.engine!r} is {there}; there are: {', '.join(ENGINES)}")
+        if options.engine == COMPILED and not numba_is_there():
+            raise UnknownName("the compiled engine needs numba; install it with: pip install 'cleancut[compiled]'")
+        return options.engine
+    if options.resume or options.memory_limit is not None:
+        return chosen_engine(Options(COMPILED), pinned)
+    large = pinned is not None and pinned.states > WORTH_COMPILING
+    return COMPILED if large and numba_is_there() else REFERENCE
+
+
+def search(
+    machine: Machine,
+    scope: Any,
+    variants: tuple[str, ...],
+    pinned: Pinned | None,
+    options: Options,
+    properties: Iterable[str] | None = None,
+) -> Search:
+    """Search a machine within a scope with the engine that is asked for, or that suits its size."""
+    report = options.report
+    if chosen_engine(options, pinned) == REFERENCE:
+        if options.resume or options.memory_limit is not None:
+            raise UnknownName("--resume and --memory are for the compiled engine; the reference engine keeps nothing")
+
+        def on_level(depth: int, states: int) -> None:
+            if report is not None:
+                report(f"depth {depth}, {states:,} states")
+
+        return reference_engine.search(machine.model(scope, variants), properties=properties, on_level=on_level)
+    # Imported here: numba takes its time, and not everybody has it.
+    from .compiled import engine
+
+    return engine.search(
+        machine,
+        scope,
+        variants,
+        properties=properties,
+        memory_limit=options.memory_limit,
+        resume=options.resume,
+        on_progress=None if report is None else lambda progress: report(str(progress)),
+    )
+
+
+def memory_in_bytes(text: str) -> int:
+    """The bytes that `512M` or `8G` means."""
+    factor = {"K": 2**10, "M": 2**20, "G": 2**30}.get(text[-1:].upper())
+    digits = text[:-1] if factor else text
+    if not digits.isdigit() or int(digits) == 0:
+        raise UnknownName(f"{text!r} is no amount of memory; write for instance 512M or 8G")
+    return int(digits) * (factor or 1)
