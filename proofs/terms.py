@@ -24,6 +24,10 @@ DEPTH = -1
 """Where the bound indexes keep how many of them there are; an address is never negative."""
 
 
+QUANTIFIED = -2
+"""Set below a quantifier, beside the bound indexes."""
+
+
 class Untranslatable(Exception):
     """The graph holds something that has no z3 term here."""
 
@@ -76,7 +80,7 @@ class Terms:
         domain, index, body = value.arguments
         assert isinstance(domain, Domain)
         variable, within = self._inside(domain, index, bound)
-        inner = self.term(body, within)
+        inner = self.term(body, {**within, QUANTIFIED: True})
         quantifier = z3.ForAll if value.operator == "all_of" else z3.Exists
         return quantifier([variable], inner)
 
@@ -87,7 +91,12 @@ class Terms:
         return variable, {**bound, DEPTH: depth + 1, id(index): variable}
 
     def _unknown(self, value: Symbol, bound: dict[int, Any]) -> Any:
-        """An integer nobody knows, the same one wherever the same thing is counted."""
+        """An integer nobody knows, the same one wherever the same thing is counted.
+
+        Below a quantifier it would be another one for every index, which one constant cannot say: refused.
+        """
+        if bound.get(QUANTIFIED):
+            raise Untranslatable(f"a {value.operator} below all_of or any_of has no term here: {value!r}")
         domain, index, body = value.arguments
         assert isinstance(domain, Domain)
         _, within = self._inside(domain, index, bound)

@@ -125,12 +125,11 @@ def enter_slot(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
 
 @barrier.system(who="writer", each="all_writers")
 def leave_slot(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
-    """Writer `w` gives its slot back, and never waits for that: no cancellation can leak a slot.
+    """Writer `w` gives its slot back. Always possible, and never waits: no cancellation can leak a slot.
 
-    It may first have waited for the child it started; a child that was refused has ended.
+    It may wait inside for the child it started: that one is refused at once, so it ends.
     """
-    child_waited_for = (s.child[w] == CHILD_WAITING) | (s.child[w] == CHILD_INSIDE)
-    return (s.at[w] == INSIDE) & not_(child_waited_for), {"at": put(s.at, w, OUTSIDE), "late": put(s.late, w, 0)}
+    return s.at[w] == INSIDE, {"at": put(s.at, w, OUTSIDE), "late": put(s.late, w, 0)}
 
 
 @barrier.system(who="writer", each="all_writers", when=lambda scope: scope.children)

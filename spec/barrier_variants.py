@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .barrier import (
     BORN,
+    CHILD_INSIDE,
     CHILD_WAITING,
     INSIDE,
     NESTED,
@@ -117,7 +118,15 @@ def child_slot(machine: Machine) -> None:
         """Whether or not the parent is inside."""
         return s.child[w] == BORN, {"child": put(s.child, w, CHILD_WAITING)}
 
+    leave = machine.actions["leave_slot"].function
+
+    def leave_after_child(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
+        """The parent waits for the child that asked under its section."""
+        guard, effects = leave(s, w)
+        return guard & (s.child[w] != CHILD_WAITING) & (s.child[w] != CHILD_INSIDE), effects
+
     machine.replace("child_request", child_request)
+    machine.replace("leave_slot", leave_after_child)
     machine.remove("refuse_child")
 
 

@@ -44,6 +44,8 @@ CHECKED = (
     "step_free_at_admission",
     "gate_open_at_commit",
     "trained_once",
+    "trained_matches_trainer",
+    "step_has_its_size",
     "permits_balance",
 )
 
@@ -106,6 +108,26 @@ def without_actors(crash: Action) -> Callable[..., tuple[Value, dict[str, Value]
 
 
 combined = build()
+
+
+@combined.variant(breaks="trained_matches_trainer", scope="snapshot", length=37)
+def snapshot_checked_early(machine: Machine) -> None:
+    """Whether a snapshot belongs to a save is looked at when it is asked for: a step that is in its slot then ends."""
+    asked, read = machine.actions["request_snapshot"].function, machine.actions["read_sampler"].function
+
+    def request_snapshot(s: Value) -> tuple[Value, dict[str, Value]]:
+        """Only while the trainer is at the version of the newest durable full save, as seen now."""
+        guard, effects = asked(s)
+        return guard & (s.version == s.anchor), effects
+
+    def read_sampler(s: Value) -> tuple[Value, dict[str, Value]]:
+        """Whatever the trainer has done since."""
+        _, effects = read(s)
+        return s.window == OPEN, effects
+
+    machine.replace("request_snapshot", request_snapshot)
+    machine.replace("read_sampler", read_sampler)
+    machine.remove("skip_snapshot")
 
 
 @combined.variant(breaks="image_equals_cut", scope="one_batch", length=11)

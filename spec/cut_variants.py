@@ -90,6 +90,32 @@ def reserve_apart(machine: Machine) -> None:
     forget_at_crash(machine, "promised")
 
 
+@cut.variant(breaks="loader_agrees", scope="two_batches", length=1)
+def bit_set_early(machine: Machine) -> None:
+    """The loader's exhausted bit is set with every batch: the run takes the data for over after the first."""
+    reserve = machine.actions["reserve_batch"].function
+
+    def reserve_batch(s: Value) -> Effects:
+        """As ever, but for the bit."""
+        guard, effects = reserve(s)
+        return guard, {**effects, "epoch_over": 1}
+
+    machine.replace("reserve_batch", reserve_batch)
+
+
+@cut.variant(breaks="windowed_moves_no_cursor", scope="windowed_tight", length=3)
+def windowed_counts(machine: Machine) -> None:
+    """An admission moves the dispatch cursor of the sampler that has none."""
+
+    def commit_admission(s: Value) -> Effects:
+        """As ever, and the cursor moves whatever the sampler."""
+        guard, effects = machine_commit(s)
+        return guard, {**effects, "dispatch_cursor": s.dispatch_cursor + 1}
+
+    machine_commit = machine.actions["commit_admission"].function
+    machine.replace("commit_admission", commit_admission)
+
+
 @cut.variant(breaks="stamps_complete", scope="one_batch", length=3, table_length=7, why_length_differs=BETWEEN_SLOTS)
 def phase_apart(machine: Machine) -> None:
     """The dispatch cursor moves in one slot, phases and stamps follow in the next."""

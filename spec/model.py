@@ -101,6 +101,8 @@ class Model:
         action = self.machine.actions.get(name)
         if action is None:
             raise ModelFault(f"machine {self.machine.name!r} has no action {name!r}")
+        if (action, index) not in self._instances:
+            return None
         guard, effects = self.machine.evaluate(action, state, index)
         return Step(action, index, self._after(state, action, effects)) if guard is True else None
 

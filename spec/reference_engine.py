@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from .machine import Claim, Property
+from .machine import Claim, ModelFault, Property
 from .model import Model, Step
 
 Verdict = Literal["holds", "fails", "bounded", "inconclusive"]
@@ -162,6 +162,9 @@ def search(
     then `bounded`, never `holds`. `on_level(depth, states)` is called after each completed level.
     """
     started = time.perf_counter()
+    known = {*model.machine.properties, *([model.machine.progress.name] if model.machine.progress else [])}
+    if properties is not None and (unknown := sorted(set(properties) - known)):
+        raise ModelFault(f"machine {model.machine.name!r} has no property {', '.join(unknown)}; it has {sorted(known)}")
     searcher = _Searcher(model, properties)
     searcher.parents[model.initial] = None
     searcher.look(model.initial, 0, None)
@@ -174,6 +177,8 @@ def search(
                     cut_short = f"stopped above the limit of {max_states} states"
                     break
                 following += searcher.expand(state, depth)
+            if cut_short:
+                break
             level = following
             if level:
                 depth += 1

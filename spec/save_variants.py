@@ -11,6 +11,7 @@ from .cut.state import (
     ADMITTED,
     BUFFER_READ,
     DRAINING,
+    FULL,
     LEDGER_READ,
     LOADER_READ,
     NO_ENTRY,
@@ -30,6 +31,7 @@ from .cut_variants import GATE_IS_A_STEP, Effects, widen_steps
 from .expression import Value, each, where
 from .machine import Machine
 
+FULL_SAVE_FIRST = "a durable full save must come first, each save reads its artifacts one a step"
 SIX_READS = "six artifacts are read one a step, where the prototype counted them as two reads"
 
 
@@ -146,7 +148,7 @@ def pool_not_saved(machine: Machine) -> None:
 
 
 @cut.variant(
-    breaks="one_owner_on_disk", scope="snapshots", length=24, table_length=10, why_length_differs=GATE_IS_A_STEP
+    breaks="one_owner_on_disk", scope="snapshots", length=24, table_length=10, why_length_differs=FULL_SAVE_FIRST
 )
 def claimed_forgotten(machine: Machine) -> None:
     """A rollout snapshot holds the ready groups and not the claimed ones: a crash before the step ends loses them."""
@@ -160,20 +162,37 @@ def claimed_forgotten(machine: Machine) -> None:
 
 
 @cut.variant(
-    breaks="trained_matches_trainer", scope="snapshots", length=25, table_length=11, why_length_differs=GATE_IS_A_STEP
+    breaks="trained_matches_trainer", scope="snapshots", length=25, table_length=11, why_length_differs=FULL_SAVE_FIRST
 )
 def snapshot_past_anchor(machine: Machine) -> None:
     """A rollout snapshot is taken at any version: it counts work that the trainer restored with it has not done."""
+    read = machine.actions["read_sampler"].function
+    skip = machine.actions["skip_snapshot"].function
 
-    def request_snapshot(s: Value) -> Effects:
+    def read_any(s: Value) -> Effects:
         """As soon as there is a durable full save, whatever the trainer has done since."""
-        return (s.window == OUTSIDE_WINDOW) & (s.snapshots_left > 0) & (s.anchor >= 0), {
-            "window": DRAINING,
-            "kind": SNAPSHOT,
-            "snapshots_left": s.snapshots_left - 1,
-        }
+        _, effects = read(s)
+        return (s.window == OPEN) & ((s.kind == FULL) | (s.anchor >= 0)), effects
 
-    machine.replace("request_snapshot", request_snapshot)
+    def skip_without_save(s: Value) -> Effects:
+        """Only when there is no durable full save at all."""
+        _, effects = skip(s)
+        return (s.window == OPEN) & (s.kind == SNAPSHOT) & (s.anchor < 0), effects
+
+    machine.replace("read_sampler", read_any)
+    machine.replace("skip_snapshot", skip_without_save)
+
+
+@cut.variant(breaks="restore_is_a_fixed_point", scope="windowed_tight", length=13)
+def unready_weights_saved(machine: Machine) -> None:
+    """The image holds the weights of unready slots too, which a restore drops: the next save writes something else."""
+
+    def read_all_weights(s: Value) -> Effects:
+        """Of every slot, ready or not."""
+        guard, effects = read_buffer(s)
+        return guard, {**effects, "image_weight": each(s.prompts, lambda p: s.weight[p])}
+
+    machine.replace("read_buffer", read_all_weights)
 
 
 @cut.variant(breaks="image_equals_cut", scope="background", length=17)

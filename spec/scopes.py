@@ -35,6 +35,10 @@ SMALL: dict[str, dict[str, tuple[Scope, Pinned]]] = {
             BarrierScope(writers=2, rounds=2, checkpointers=1, cancellations=1, expiries=1),
             Pinned(414, 1473, 14),
         ),
+        "child_of_an_earlier_slot": (
+            BarrierScope(writers=1, rounds=2, checkpointers=1, children=1),
+            Pinned(105, 175, 10),
+        ),
         "two_children": (
             BarrierScope(writers=2, rounds=1, checkpointers=1, cancellations=1, children=1),
             Pinned(589, 1870, 13),
@@ -94,7 +98,7 @@ SMALL: dict[str, dict[str, tuple[Scope, Pinned]]] = {
         ),
         "snapshots": (
             CutScope(batches=2, batch_size=1, lookahead=0, saves=1, crashes=2, snapshots=1),
-            Pinned(667, 940, 32),
+            Pinned(914, 1328, 32),
         ),
         "background": (
             CutScope(batches=2, batch_size=1, lookahead=1, saves=1, crashes=1, background=1, write_back=1),
@@ -146,6 +150,10 @@ SMALL: dict[str, dict[str, tuple[Scope, Pinned]]] = {
     "combined": {
         "one_batch": (CutScope(batches=1, batch_size=1, lookahead=0, saves=1, crashes=1), Pinned(565, 1820, 31)),
         "two_batches": (CutScope(batches=2, batch_size=1, lookahead=1, saves=1, crashes=1), Pinned(3303, 12077, 50)),
+        "snapshot": (
+            CutScope(batches=1, batch_size=1, lookahead=0, saves=1, crashes=0, snapshots=1),
+            Pinned(1195, 3652, 36),
+        ),
     },
     "store": {
         "one_save": (StoreScope(attempts=1, crashes=1), Pinned(128, 260, 14)),

@@ -6,6 +6,7 @@ from .cut import cut
 from .cut.scope import WEIGHT_FIFO
 from .cut.state import (
     ADMITTED,
+    CLAIMED,
     GENERATING,
     NO_ENTRY,
     NO_SLOT,
@@ -147,6 +148,22 @@ def permit_at_claim(machine: Machine) -> None:
     machine.replace("claim", claim_and_free)
     machine.replace("finish_step", finish_only)
     widen_permits(machine)
+
+
+@cut.variant(breaks="step_has_its_size", scope="windowed", length=11)
+def takes_all_ready(machine: Machine) -> None:
+    """A step takes every group that may be taken, however many: steps differ in size and the last ones starve."""
+
+    def claim_all(s: Value) -> Effects:
+        """Whatever may be taken, all of it."""
+        guard, effects = claim(s)
+        return guard, {
+            **effects,
+            "slot": each(s.prompts, lambda p: where(eligible(s, p), CLAIMED, s.slot[p])),
+            "ledger": each(s.prompts, lambda p: where(eligible(s, p), NO_ENTRY, s.ledger[p])),
+        }
+
+    machine.replace("claim", claim_all)
 
 
 @cut.variant(breaks="staleness_bound", scope="windowed", length=13)

@@ -11,7 +11,7 @@ import spec.catalogue
 from proofs.command_line import main
 from proofs.cut_ownership import STRENGTHENING, induction
 from proofs.obligations import Obligation, Proved, Refuted, Unknown, discharge, obligations_of
-from proofs.terms import Terms
+from proofs.terms import Terms, Untranslatable
 from spec.cut import cut
 from spec.expression import Domain, Symbol, SymbolicVector, count, each, put, where
 from spec.scopes import SMALL
@@ -122,6 +122,17 @@ def test_the_same_count_is_the_same_unknown_and_another_is_not():
     assert len(terms.side_conditions) == 2
 
 
+def test_a_count_below_a_quantifier_is_refused():
+    """One unknown for all indexes would prove that every index counts the same."""
+    from spec.expression import all_of
+
+    domain = Domain("prompts", None)
+    vector = SymbolicVector("variable", domain, "v")
+    claim = all_of(domain, lambda i: count(domain, lambda j: vector[j] < vector[i]) == 1)
+    with pytest.raises(Untranslatable, match="a count below all_of"):
+        Terms().term(claim)
+
+
 def test_the_command_line_gives_one_row_an_obligation(tmp_path, capsys):
     """The JSON of the contract and one summary line; an unwritable file is wrong use."""
     assert main(["--json", str(tmp_path / "p.json")]) == 0
@@ -130,5 +141,5 @@ def test_the_command_line_gives_one_row_an_obligation(tmp_path, capsys):
     for item in document["obligations"]:
         assert item.keys() == {"obligation", "machine", "verdict", "seconds", "assumes", "excludes"}
         assert item["verdict"] == "holds"
-    assert capsys.readouterr().out.splitlines()[-1].startswith("proofs: holds, 38 of 38 proved")
+    assert capsys.readouterr().out.splitlines()[-1].startswith("proofs: holds, 39 of 39 proved")
     assert main(["--json", "/nowhere/p.json"]) == 2

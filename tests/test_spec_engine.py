@@ -191,6 +191,19 @@ def test_an_unknown_variable_is_refused_by_name():
         search(machine.model(Size(1)))
 
 
+def test_an_unknown_property_is_refused_and_not_called_holding():
+    """A misspelt name would check nothing."""
+    with pytest.raises(ModelFault, match="has no property one_owner_on_disc"):
+        search(two_counters().model(Size(2)), properties=["one_owner_on_disc"])
+
+
+def test_what_a_bounded_search_says_it_has_seen_it_has_seen():
+    """The depth named is one of which every state is known."""
+    result = search(two_counters().model(Size(4)), max_states=9)
+    assert "all of depth 3 seen" in result.why
+    assert result.states > 1 + 2 + 3 + 4 - 1
+
+
 def test_an_unreached_premise_is_reported():
     """A property whose premise never occurs was not shown; the search says so."""
     machine = two_counters()

@@ -23,6 +23,7 @@ def walk(model, choose, most=220):
                 assert model.violated_indexes(known.each, claim, state) == (), (known.name, state)
         steps = list(model.steps(state))
         if not steps:
+            assert model.finished(state), state
             break
         step = steps[choose(len(steps))]
         for known, claim in claims:

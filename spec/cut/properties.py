@@ -30,10 +30,13 @@ from .state import (
     UNREADY,
     WRITING,
     ages,
+    between_steps,
     cut,
     data_is_over,
+    has_gate,
     slots_enter,
     stamped,
+    target,
     too_old,
 )
 
@@ -111,7 +114,7 @@ def image_is_memory(s: Value, p: Value) -> Value:
         & (s.image_ledger[p] == where(ready, NO_ENTRY, s.ledger[p]))
         & (s.image_spare[p] == s.spare[p])
         & (s.image_stamp[p] == s.stamp[p])
-        & (s.image_weight[p] == s.weight[p])
+        & (s.image_weight[p] == where(ready, s.weight[p], -1))
         & (s.image_account[p] == s.account[p])
         & (s.image_tries[p] == s.tries[p])
     )
@@ -131,6 +134,39 @@ def image_equals_cut(s: Value, p: Value) -> Value:
 def image_equals_cut_at_close(s: Value, p: Value) -> Value:
     """The same at the end of the window, when the image is still to be written."""
     return image_is_memory(s, p)
+
+
+@cut.always(
+    at="publish",
+    each="prompts",
+    witness=lambda s: not_(stamped(s)) & any_of(s.prompts, lambda p: s.image_weight[p] >= 0),
+)
+def restore_is_a_fixed_point(s: Value, p: Value) -> Value:
+    """A save right after a restore would write the same again: the image holds nothing that a restore drops."""
+    ready = s.image_ready[p] == 1
+    weight = s.image_weight[p] == where(ready, s.image_weight[p], -1)
+    return weight & (s.image_ledger[p] == where(ready, NO_ENTRY, s.image_ledger[p]))
+
+
+@cut.always(witness=lambda s: (s.epochs > 1) & (s.epoch > 0))
+def loader_agrees(s: Value) -> Value:
+    """Cursor, epoch and exhausted bit of the loader fit each other: the bit is set exactly at the end of the epoch."""
+    end = (s.epoch + 1) * s.batches
+    return (s.epoch * s.batches <= s.cursor) & (s.cursor <= end) & (where(s.cursor == end, 1, 0) == s.epoch_over)
+
+
+@cut.always(witness=lambda s: not_(between_steps(s)))
+def step_has_its_size(s: Value) -> Value:
+    """An open train step has at most the groups of one step; stamped, exactly those its step still has."""
+    claimed = count(s.prompts, lambda p: s.slot[p] == CLAIMED)
+    exact = implies(stamped(s) & (claimed > 0), claimed == target(s))
+    return (claimed <= s.batch_size) & exact
+
+
+@cut.always(witness=lambda s: has_gate(s) & (s.dispatch_cursor >= 0))
+def windowed_moves_no_cursor(s: Value) -> Value:
+    """The sampler without a gate has no dispatch cursor; the others never fall behind what they admitted."""
+    return has_gate(s) | (s.dispatch_cursor == -1)
 
 
 @cut.always(each="prompts", witness=lambda s: any_of(s.prompts, lambda p: s.stamp[p] >= 0))

@@ -10,7 +10,7 @@ depends on the disk alone, and no durable copy need be carried in the state.
 
 from __future__ import annotations
 
-from ..expression import Value, count, each, where
+from ..expression import Value, count, each, not_, where
 from .state import (
     ADMITTED,
     BUFFER_READ,
@@ -48,10 +48,10 @@ def request_cut(s: Value) -> tuple[Value, dict[str, Value]]:
 def request_snapshot(s: Value) -> tuple[Value, dict[str, Value]]:
     """A rollout snapshot is asked for, at any time, claimed groups or not.
 
-    Only while the trainer is at the version of the newest durable full save: a later snapshot would count work that the
-    restored trainer has not done.
+    Whether it may be taken is looked at inside the window and not here: a train step that is in its slot now may still
+    end before the cut opens.
     """
-    return (s.window == OUTSIDE_WINDOW) & (s.snapshots_left > 0) & (s.version == s.anchor), {
+    return (s.window == OUTSIDE_WINDOW) & (s.snapshots_left > 0), {
         "window": DRAINING,
         "kind": SNAPSHOT,
         "snapshots_left": s.snapshots_left - 1,
@@ -64,10 +64,24 @@ def open_cut(s: Value) -> tuple[Value, dict[str, Value]]:
     return s.window == DRAINING, {"window": OPEN}
 
 
+def belongs_to_anchor(s: Value) -> Value:
+    """The trainer is at the version of the newest durable full save, so a snapshot taken now belongs to that save.
+
+    A later one would count work that the trainer restored with it has not done.
+    """
+    return (s.kind == FULL) | (s.version == s.anchor)
+
+
+@cut.system(who="checkpointer", when=lambda scope: scope.snapshots)
+def skip_snapshot(s: Value) -> tuple[Value, dict[str, Value]]:
+    """Inside the window it shows that the trainer is past the newest durable full save: the snapshot is skipped."""
+    return (s.window == OPEN) & not_(belongs_to_anchor(s)), no_image(s)
+
+
 @cut.system(who="checkpointer")
 def read_sampler(s: Value) -> tuple[Value, dict[str, Value]]:
-    """The dispatch cursor, the shortfalls and the drop count are read."""
-    return s.window == OPEN, {
+    """The dispatch cursor, the shortfalls and the drop count are read; of a snapshot only if it belongs to a save."""
+    return (s.window == OPEN) & belongs_to_anchor(s), {
         "window": SAMPLER_READ,
         "image_dispatch_cursor": s.dispatch_cursor,
         "image_shortfall": each(s.steps, lambda k: s.shortfall[k]),
@@ -105,7 +119,8 @@ def read_buffer(s: Value) -> tuple[Value, dict[str, Value]]:
         "window": BUFFER_READ,
         "image_ready": each(s.prompts, lambda p: where(s.slot[p] >= READY, 1, 0)),
         "image_stamp": each(s.prompts, lambda p: s.stamp[p]),
-        "image_weight": each(s.prompts, lambda p: s.weight[p]),
+        # An unready slot is gone with its process, and so is its weight: restoring and saving again changes nothing.
+        "image_weight": each(s.prompts, lambda p: where(s.slot[p] >= READY, s.weight[p], -1)),
     }
 
 
