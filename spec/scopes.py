@@ -173,8 +173,8 @@ MEDIUM: dict[str, dict[str, tuple[Scope, Pinned]]] = {
             Pinned(1175817, 8922637, 29),
         ),
         "children": (
-            BarrierScope(writers=4, rounds=1, checkpointers=3, cancellations=2, expiries=1, children=1),
-            Pinned(2153256, 15481163, 28),
+            BarrierScope(writers=3, rounds=2, checkpointers=2, cancellations=2, expiries=1, children=1),
+            Pinned(836967, 5741613, 30),
         ),
     },
     "cut": {
@@ -190,7 +190,7 @@ MEDIUM: dict[str, dict[str, tuple[Scope, Pinned]]] = {
                 borrow=1,
                 snapshots=1,
             ),
-            Pinned(732786, 1698370, 57),
+            Pinned(806480, 1878595, 56),
         ),
         "background": (
             CutScope(
@@ -205,7 +205,11 @@ MEDIUM: dict[str, dict[str, tuple[Scope, Pinned]]] = {
                 background=1,
                 write_back=1,
             ),
-            Pinned(1333463, 5232283, 56),
+            Pinned(1434499, 5647075, 56),
+        ),
+        "epochs": (
+            CutScope(batches=2, batch_size=2, lookahead=1, saves=2, crashes=1, failures=1, epochs=2, last_batch=1),
+            Pinned(73790, 151458, 53),
         ),
         "windowed": (
             CutScope(
@@ -216,8 +220,8 @@ MEDIUM: dict[str, dict[str, tuple[Scope, Pinned]]] = {
     },
     "combined": {
         "two_pairs": (
-            CutScope(batches=2, batch_size=2, lookahead=1, saves=2, crashes=2, failures=1),
-            Pinned(129180, 527521, 77),
+            CutScope(batches=2, batch_size=2, lookahead=1, saves=2, crashes=2, failures=1, snapshots=1),
+            Pinned(417497, 1658644, 82),
         ),
     },
     "store": {
@@ -248,7 +252,7 @@ LARGE: dict[str, dict[str, tuple[Scope, Pinned]]] = {
                 snapshots=2,
                 failed_saves=1,
             ),
-            Pinned(15402639, 36636900, 77),
+            Pinned(16747475, 40006010, 70),
         ),
         "background": (
             CutScope(
@@ -264,7 +268,11 @@ LARGE: dict[str, dict[str, tuple[Scope, Pinned]]] = {
                 snapshots=1,
                 background=1,
             ),
-            Pinned(15516616, 68731055, 64),
+            Pinned(16722879, 74174350, 64),
+        ),
+        "epochs": (
+            CutScope(batches=3, batch_size=2, lookahead=1, saves=2, crashes=2, failures=1, epochs=2, last_batch=1),
+            Pinned(436129, 1047598, 71),
         ),
         "windowed": (
             CutScope(
@@ -275,8 +283,8 @@ LARGE: dict[str, dict[str, tuple[Scope, Pinned]]] = {
     },
     "combined": {
         "three_pairs": (
-            CutScope(batches=3, batch_size=2, lookahead=1, saves=2, crashes=2, failures=1),
-            Pinned(562716, 2398163, 102),
+            CutScope(batches=3, batch_size=2, lookahead=1, saves=2, crashes=2, failures=1, snapshots=1),
+            Pinned(1802908, 7546203, 107),
         ),
     },
     "store": {
