@@ -208,8 +208,8 @@ MEDIUM: dict[str, dict[str, tuple[Scope, Pinned]]] = {
             Pinned(1434499, 5647075, 56),
         ),
         "epochs": (
-            CutScope(batches=2, batch_size=2, lookahead=1, saves=2, crashes=1, failures=1, epochs=2, last_batch=1),
-            Pinned(73790, 151458, 53),
+            CutScope(batches=2, batch_size=2, lookahead=1, saves=2, crashes=2, failures=2, epochs=2, last_batch=1),
+            Pinned(191222, 397656, 55),
         ),
         "windowed": (
             CutScope(
@@ -271,8 +271,8 @@ LARGE: dict[str, dict[str, tuple[Scope, Pinned]]] = {
             Pinned(16722879, 74174350, 64),
         ),
         "epochs": (
-            CutScope(batches=3, batch_size=2, lookahead=1, saves=2, crashes=2, failures=1, epochs=2, last_batch=1),
-            Pinned(436129, 1047598, 71),
+            CutScope(batches=3, batch_size=2, lookahead=1, saves=3, crashes=2, failures=2, epochs=2, last_batch=1),
+            Pinned(3660991, 8319890, 82),
         ),
         "windowed": (
             CutScope(

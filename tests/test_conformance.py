@@ -75,6 +75,9 @@ NOT_DRIVEN = {
     "drop_outside_slot": NOT_FOLLOWED,
     "evict_unready": NOT_FOLLOWED,
     "stale_selected": NOT_FOLLOWED,
+    "windowed_counts": NOT_FOLLOWED,
+    "takes_all_ready": NOT_FOLLOWED,
+    "unready_weights_saved": NOT_FOLLOWED,
 }
 
 
