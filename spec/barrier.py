@@ -62,6 +62,7 @@ barrier.variable(
 barrier.variable("late", 0, 1, "1: asked while a checkpoint was asked for or open", over="all_writers")
 barrier.variable("passed_over", 0, 2, "cuts that opened while this writer waited", over="all_writers")
 barrier.variable("child", NO_CHILD, CHILD_ENDED, "each writer's child", over="all_writers", names=CHILD_STANDS)
+barrier.variable("child_late", 0, 1, "1: its child asked while a checkpoint was asked for or open", over="all_writers")
 barrier.variable("cut", IDLE, DONE, "where each checkpoint stands", over="all_checkpointers", names=CHECKPOINT_STANDS)
 barrier.variable(
     "place",
@@ -150,7 +151,10 @@ def refuse_child(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
 @barrier.system(who="child", each="all_writers", when=lambda scope: scope.children)
 def child_request(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
     """The child of writer `w` asks for a slot once the section it inherited has ended: a request like any other."""
-    return (s.child[w] == BORN) & (s.at[w] != INSIDE), {"child": put(s.child, w, CHILD_WAITING)}
+    return (s.child[w] == BORN) & (s.at[w] != INSIDE), {
+        "child": put(s.child, w, CHILD_WAITING),
+        "child_late": put(s.child_late, w, where(shut(s), 1, 0)),
+    }
 
 
 @barrier.system(who="child", each="all_writers", when=lambda scope: scope.children)
@@ -162,7 +166,10 @@ def child_enter(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
 @barrier.system(who="child", each="all_writers", when=lambda scope: scope.children)
 def child_leave(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
     """The child of writer `w` gives its slot back."""
-    return s.child[w] == CHILD_INSIDE, {"child": put(s.child, w, CHILD_ENDED)}
+    return s.child[w] == CHILD_INSIDE, {
+        "child": put(s.child, w, CHILD_ENDED),
+        "child_late": put(s.child_late, w, 0),
+    }
 
 
 @barrier.system(who="checkpoint", each="all_checkpointers")
@@ -191,6 +198,7 @@ def released(s: Value, c: Value) -> dict[str, Value]:
         "at": each(s.all_writers, lambda w: where(s.at[w] == WAITING, INSIDE, s.at[w])),
         "child": each(s.all_writers, lambda w: where(s.child[w] == CHILD_WAITING, CHILD_INSIDE, s.child[w])),
         "late": each(s.all_writers, lambda w: 0),
+        "child_late": each(s.all_writers, lambda w: 0),
         "passed_over": each(s.all_writers, lambda w: 0),
     }
 
@@ -240,6 +248,17 @@ def cancel_outside(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
     }
 
 
+@barrier.environment(each="all_writers", when=lambda scope: scope.children)
+def cancel_child(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
+    """The child of writer `w` is cancelled, wherever it is: what it waits for or holds is given back."""
+    alive = (s.child[w] != NO_CHILD) & (s.child[w] != CHILD_ENDED)
+    return alive & (s.cancellations_left > 0), {
+        "child": put(s.child, w, CHILD_ENDED),
+        "child_late": put(s.child_late, w, 0),
+        "cancellations_left": s.cancellations_left - 1,
+    }
+
+
 def withdrawn(s: Value, c: Value) -> dict[str, Value]:
     """What a request given up moves. Only when it was the last one in the queue may writers enter again."""
     last = count(s.all_checkpointers, lambda other: s.place[other] > 0) == 1
@@ -247,6 +266,7 @@ def withdrawn(s: Value, c: Value) -> dict[str, Value]:
         "cut": put(s.cut, c, DONE),
         "place": queue_without(s, c),
         "late": each(s.all_writers, lambda w: where(last, 0, s.late[w])),
+        "child_late": each(s.all_writers, lambda w: where(last, 0, s.child_late[w])),
     }
 
 
@@ -314,9 +334,11 @@ def one_cut_at_a_time(s: Value, c: Value) -> Value:
     witness=lambda s: any_of(s.all_writers, lambda w: (s.at[w] == WAITING) & (s.late[w] == 1)),
 )
 def no_overtaking(s: Value, w: Value) -> Value:
-    """A writer that asked after the checkpoint at the head of the queue is not inside a slot before that cut."""
+    """Whoever asked after the checkpoint at the head of the queue is not inside a slot before that cut."""
     head_waits = any_of(s.all_checkpointers, lambda c: (s.place[c] == 1) & (s.cut[c] == QUEUED))
-    return not_((s.at[w] == INSIDE) & (s.late[w] == 1) & head_waits)
+    writer_overtook = (s.at[w] == INSIDE) & (s.late[w] == 1)
+    child_overtook = (s.child[w] == CHILD_INSIDE) & (s.child_late[w] == 1)
+    return not_((writer_overtook | child_overtook) & head_waits)
 
 
 @barrier.always(each="all_writers", witness=lambda s: any_of(s.all_writers, lambda w: s.passed_over[w] == 1))

@@ -130,6 +130,17 @@ def child_slot(machine: Machine) -> None:
     machine.remove("refuse_child")
 
 
+@barrier.variant(breaks="no_overtaking", scope="children", length=7)
+def child_overtakes(machine: Machine) -> None:
+    """A child may enter while a checkpoint drains, as if its parent's slot were still its own."""
+
+    def child_enter(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
+        """As long as the cut is not open."""
+        return (s.child[w] == CHILD_WAITING) & not_(cut_is_open(s)), {"child": put(s.child, w, CHILD_INSIDE)}
+
+    machine.replace("child_enter", child_enter)
+
+
 @barrier.variant(breaks="writers_not_starved", scope="two_checkpoints", length=6)
 def no_batch_on_release(machine: Machine) -> None:
     """The release of a cut only reopens the gate: the next checkpoint in the queue shuts it before a waiter can run."""

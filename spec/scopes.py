@@ -30,18 +30,18 @@ SMALL: dict[str, dict[str, tuple[Scope, Pinned]]] = {
         "one_round": (BarrierScope(writers=1, rounds=1, checkpointers=1), Pinned(18, 22, 5)),
         "one_cancellation": (BarrierScope(writers=1, rounds=1, checkpointers=1, cancellations=1), Pinned(25, 56, 5)),
         "two_checkpoints": (BarrierScope(writers=1, rounds=1, checkpointers=2), Pinned(76, 120, 8)),
-        "children": (BarrierScope(writers=1, rounds=1, checkpointers=1, children=1), Pinned(39, 55, 8)),
+        "children": (BarrierScope(writers=1, rounds=1, checkpointers=1, children=1), Pinned(41, 57, 8)),
         "two_rounds": (
             BarrierScope(writers=2, rounds=2, checkpointers=1, cancellations=1, expiries=1),
             Pinned(414, 1473, 14),
         ),
         "child_of_an_earlier_slot": (
             BarrierScope(writers=1, rounds=2, checkpointers=1, children=1),
-            Pinned(105, 175, 10),
+            Pinned(114, 186, 10),
         ),
         "two_children": (
             BarrierScope(writers=2, rounds=1, checkpointers=1, cancellations=1, children=1),
-            Pinned(589, 1870, 13),
+            Pinned(671, 2407, 13),
         ),
         "three_writers": (
             BarrierScope(writers=3, rounds=1, checkpointers=2, cancellations=1, expiries=1),
@@ -174,7 +174,7 @@ MEDIUM: dict[str, dict[str, tuple[Scope, Pinned]]] = {
         ),
         "children": (
             BarrierScope(writers=3, rounds=2, checkpointers=2, cancellations=2, expiries=1, children=1),
-            Pinned(836967, 5741613, 30),
+            Pinned(1420135, 10906331, 30),
         ),
     },
     "cut": {
