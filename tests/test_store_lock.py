@@ -4,12 +4,25 @@ import errno
 import multiprocessing
 import os
 import signal
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
-from store_situations import failing_files, new_store, open_store, publish, valid_texts
+from store_situations import (
+    Died,
+    LayeredFiles,
+    dying_files,
+    failing_files,
+    new_store,
+    open_store,
+    publish,
+    valid_texts,
+)
 
 from impl.errors import StoreBusy, StoreFailed
+from impl.store.files import Files
 
 
 def test_case_E15_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path: Path) -> None:
@@ -63,6 +76,37 @@ def test_a_writer_that_was_overtaken_publishes_nothing(tmp_path: Path) -> None:
                 publish(slow, 3)
     assert valid_texts(tmp_path) == ["step 2", "step 1"]
     assert not list(tmp_path.glob(".staging*"))
+
+
+@pytest.mark.parametrize("effect", [False, True], ids=["before", "after"])
+def test_a_takeover_at_any_point_of_its_clean_up_leaves_no_checkpoint_in_part(tmp_path: Path, effect: bool) -> None:
+    """The overtaken writer stands before its rename; the successor, which removes its files, has come to any call."""
+    stops = 0
+    for at in count():
+        root = tmp_path / str(at)
+        successor = new_store(root, dying_files(at, effect=effect), name="fast")
+
+        def take_over(number: int, call: str, arguments: tuple[Any, ...], root: Path = root) -> None:
+            if call == "rename" and (root / ".LOCK").exists():
+                (root / ".LOCK").unlink()
+                with suppress(Died):
+                    successor.open()  # noqa: B023 - called within this turn of the loop
+
+        slow = new_store(root, cast(Files, LayeredFiles(before=take_over)), name="slow")
+        slow.open()
+        try:
+            publish(slow, 1)
+        except StoreFailed:
+            stops += 1
+            assert valid_texts(root) == []
+        else:
+            assert valid_texts(root) == ["step 1"]
+        slow.close()
+        if successor.is_open:
+            with suppress(Died):
+                successor.close()
+            break
+    assert stops > 5
 
 
 def test_the_fencing_number_rises_with_every_writer_even_if_its_file_is_lost(tmp_path: Path) -> None:

@@ -216,11 +216,20 @@ class CheckpointStore:
         try:
             for name in self._files.listdir(self.root):
                 if names.is_leftover(name):
-                    remove_tree(self._files, f"{self.root}/{name}")
+                    self._remove_leftover(name)
         except OSError as error:
             return self._notice(f"leftovers of an earlier save stay until the next one: {error}")
         self._leftovers = False
         return ()
+
+    def _remove_leftover(self, name: str) -> None:
+        # Renamed first: where the file system lost the lock, its writer may still live and be about to publish it. That
+        # rename has to fail, and not to publish what is left of the files.
+        if not name.startswith(names.DELETING_PREFIX):
+            doomed = f"{names.DELETING_PREFIX}{name}"
+            self._files.rename(f"{self.root}/{name}", f"{self.root}/{doomed}")
+            name = doomed
+        remove_tree(self._files, f"{self.root}/{name}")
 
     def _notice(self, text: str) -> tuple[str, ...]:
         _log.warning("%s: %s", self.root, text)

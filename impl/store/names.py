@@ -2,7 +2,7 @@
 
     step_<step>-<sequence>/           a published checkpoint: manifest.json, manifest.sha256, the files it lists
     .staging-<sequence>-<token>/      a checkpoint being written, or what a killed writer left
-    .deleting-<name>/                 a checkpoint being removed
+    .deleting-<name>/                 a checkpoint, or what an attempt left, being removed
     .LOCK  WRITER  LATEST             the lock, who last held it, and the newest checkpoint (a hint for people)
 
 Only code chooses names. Ids, prompts and tensor keys are data inside files and never become part of a path.
