@@ -18,6 +18,7 @@ from .errors import ExplorerUsageError, TraceUnreadable
 from .exploring import explore
 from .follower import Coverage
 from .result import Result
+from .trace import Trace, read_document
 
 HOLDS, FAILS, WRONG_USE, OPEN = 0, 1, 2, 3
 EXIT_STATUS = {"holds": HOLDS, "fails": FAILS, "bounded": OPEN, "inconclusive": OPEN}
@@ -203,15 +204,9 @@ def _save_counterexample(scenario: Any, result: Result, directory: Path, console
 # ----------------------------------------------------------------------------------------------------- traces
 
 
-def _format_of(path: str) -> str:
-    """The format a trace file names; `TraceUnreadable` if it cannot be read at all."""
-    try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise TraceUnreadable(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
-        raise TraceUnreadable(f"{path}: is not a trace: it is no JSON") from None
-    return str(document.get("format")) if isinstance(document, dict) else ""
+def _is_of_a_machine(document: Any) -> bool:
+    """Whether a trace file holds a counterexample of `python -m spec`, not a schedule."""
+    return isinstance(document, dict) and document.get("format") == "cleancut-spec-trace"
 
 
 def _program_reference(trace: Any) -> str:
@@ -223,14 +218,14 @@ def _program_reference(trace: Any) -> str:
 
 
 def _replay(path: str, console: Console) -> int:
-    if _format_of(path) == "cleancut-spec-trace":
-        return _replay_on_controller(path, console)
+    document = read_document(path)
+    if _is_of_a_machine(document):
+        return _replay_on_controller(document, path, console)
     from importlib import import_module
 
     from .replaying import replay
-    from .trace import Trace
 
-    trace = Trace.load(path)
+    trace = Trace.from_json(document, path)
     module, _, name = _program_reference(trace).partition(":")
     try:
         program = getattr(import_module(module), name)
@@ -241,13 +236,13 @@ def _replay(path: str, console: Console) -> int:
     return {"reproduced": FAILS, "failed": FAILS, "stale": OPEN}.get(result.outcome, HOLDS)
 
 
-def _replay_on_controller(path: str, console: Console) -> int:
+def _replay_on_controller(document: Any, path: str, console: Console) -> int:
     """A counterexample of a machine, driven on our own controller: it holds there, or the variant has become real."""
     from .conformance import FeatureMissing, NotConformant, SpecTrace, controller_named, drive
     from .conformance.spec_trace import DEFAULTS
     from .errors import Violation
 
-    trace = SpecTrace.load(path)
+    trace = SpecTrace.from_document(document, path)
     if trace.machine not in DEFAULTS:
         raise TraceUnreadable(f"{path}: the machine {trace.machine!r} has no controller to be driven on")
     try:
@@ -264,16 +259,16 @@ def _replay_on_controller(path: str, console: Console) -> int:
 
 
 def _emit(path: str, output: str, console: Console) -> int:
-    if _format_of(path) == "cleancut-spec-trace":
+    document = read_document(path)
+    if _is_of_a_machine(document):
         from .conformance import SpecTrace
         from .conformance import emit as emit_spec
 
-        text = emit_spec(SpecTrace.load(path), Path(output).name)
+        text = emit_spec(SpecTrace.from_document(document, path), Path(output).name)
     else:
         from .emitting import emit
-        from .trace import Trace
 
-        trace = Trace.load(path)
+        trace = Trace.from_json(document, path)
         text = emit(trace, _program_reference(trace))
     _write(output, text)
     console.print(f"wrote {output}; run it: python -m pytest {output}")

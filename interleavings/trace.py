@@ -24,6 +24,20 @@ VERSION = 1
 KINDS = ("task-step", "callback", "timer", "cancel", "job")
 
 
+def read_document(path: str | os.PathLike[str]) -> Any:
+    """The JSON of a trace file of any format. Raises `TraceUnreadable` in one line that says what is wrong with it."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise TraceUnreadable(f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise TraceUnreadable(f"{path}: is not a trace: it is no UTF-8 text") from None
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise TraceUnreadable(f"{path}: is not a trace: it is no JSON ({error})") from None
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One choice by name. `what` names the callback, timer or job; `where` is for the reader and tells an edit."""
@@ -98,17 +112,7 @@ class Trace:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Trace:
         """Read a trace. Raises `TraceUnreadable` in one line that says what is wrong with the file."""
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-        except OSError as error:
-            raise TraceUnreadable(f"{path}: cannot be read: {error.strerror or error}") from None
-        except UnicodeDecodeError:
-            raise TraceUnreadable(f"{path}: is not a trace: it is no UTF-8 text") from None
-        try:
-            document = json.loads(text)
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise TraceUnreadable(f"{path}: is not a trace: it is no JSON ({error})") from None
-        return cls.from_json(document, str(path))
+        return cls.from_json(read_document(path), str(path))
 
     @classmethod
     def from_json(cls, document: Any, origin: str = "trace") -> Trace:

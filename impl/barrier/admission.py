@@ -113,13 +113,8 @@ class AdmissionCore:
 
     def request_slot(self, ticket: Ticket) -> bool:
         """Ask for a shared section; True when it is let in at once, False when the ticket waits now."""
-        if ticket.standing is not NEW:
-            raise _used_twice(ticket)
-        if self.gate_open:
-            self.inside[ticket] = None
-            ticket.standing = LIVE
+        if self.request_slot_nowait(ticket):
             return True
-        self._refuse_when_closed(ticket)
         self._mutations[ticket] = None
         ticket.standing = WAITING
         self.most_waiting = max(self.most_waiting, len(self._mutations))

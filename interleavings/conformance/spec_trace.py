@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import builtins
-import json
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ..errors import TraceUnreadable
+from ..trace import read_document
 
 FORMAT, VERSION = "cleancut-spec-trace", 1
 
@@ -32,13 +31,7 @@ class SpecTrace:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SpecTrace:
         """Read a trace; `TraceUnreadable` says in one line what is wrong with the file."""
-        try:
-            document = json.loads(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise TraceUnreadable(f"{path}: cannot be read: {error.strerror or error}") from None
-        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
-            raise TraceUnreadable(f"{path}: is not a trace: it is no JSON") from None
-        return cls.from_document(document, str(path))
+        return cls.from_document(read_document(path), str(path))
 
     @classmethod
     def from_document(cls, document: Any, origin: str) -> SpecTrace:
