@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from model_states import reachable
 
 from spec.catalogue import MACHINES, variant_named
 from spec.expression import all_of, put
@@ -15,17 +16,6 @@ from spec.model import Model
 from spec.scalar_form import ScalarModel, scalar_form
 from spec.scalar_nodes import Nodes, evaluate
 from spec.scopes import SMALL
-
-
-def reachable(model: Model) -> list[Any]:
-    """Every reachable state of a small model, breadth first."""
-    states, frontier = {model.initial}, [model.initial]
-    for state in frontier:
-        for step in model.steps(state):
-            if step.state not in states:
-                states.add(step.state)
-                frontier.append(step.state)
-    return frontier
 
 
 def expect_equal(form: ScalarModel, model: Model, state: Any) -> int:

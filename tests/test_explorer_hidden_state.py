@@ -7,21 +7,9 @@ import contextvars
 from collections.abc import Callable
 from typing import Any
 
+from explorer_outcomes import Cell, outcomes
+
 from interleavings import Subject, explore
-
-
-def outcomes(program: Callable[[], Any], **options: Any) -> frozenset[str]:
-    """Explore to the end; check the pruned outcomes against those of every schedule, and return them."""
-    pruned = explore(program, keep_going=True, **options)
-    enumerated = explore(program, keep_going=True, prune=False, **options)
-    assert pruned.outcomes == enumerated.outcomes
-    assert pruned.complete
-    return pruned.outcomes
-
-
-class Cell:
-    def __init__(self) -> None:
-        self.value = 0
 
 
 def test_history_that_the_last_assertion_reads_is_state() -> None:
@@ -57,12 +45,7 @@ def test_context_variables_are_state() -> None:
             await asyncio.sleep(0)
             return variable.get()
 
-        async def change() -> None:
-            cell.value = 1
-            await asyncio.sleep(0)
-            cell.value = 0
-
-        result, _ = await asyncio.gather(remember(), change())
+        result, _ = await asyncio.gather(remember(), cell.pulse())
         return result
 
     assert outcomes(main) == {"returned 0", "returned 1"}
@@ -104,12 +87,7 @@ def test_attribute_set_on_a_task_is_state() -> None:
             await asyncio.sleep(0)
             return int(task.mark)
 
-        async def change() -> None:
-            cell.value = 1
-            await asyncio.sleep(0)
-            cell.value = 0
-
-        result, _ = await asyncio.gather(mark(), change())
+        result, _ = await asyncio.gather(mark(), cell.pulse())
         return result
 
     assert outcomes(main) == {"returned 0", "returned 1"}

@@ -8,22 +8,9 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
+from explorer_outcomes import Cell, outcomes
 
 from interleavings import Subject, explore
-
-
-def outcomes(program: Callable[[], Any], **options: Any) -> frozenset[str]:
-    """Explore to the end; check the pruned outcomes against those of every schedule, and return them."""
-    pruned = explore(program, keep_going=True, **options)
-    enumerated = explore(program, keep_going=True, prune=False, **options)
-    assert pruned.outcomes == enumerated.outcomes
-    assert pruned.complete
-    return pruned.outcomes
-
-
-class Cell:
-    def __init__(self) -> None:
-        self.value = 0
 
 
 def test_value_stack_is_state() -> None:
@@ -223,12 +210,7 @@ def test_unset_local_is_state() -> None:
             await asyncio.sleep(0)
             return "left" if "left" in locals() else f"right {right}" if "right" in locals() else str(left)
 
-        async def flip() -> None:
-            flag.value = 1
-            await asyncio.sleep(0)
-            flag.value = 0
-
-        result, _ = await asyncio.gather(choose(), flip())
+        result, _ = await asyncio.gather(choose(), flag.pulse())
         return result
 
     assert outcomes(main) == {"returned 'left'", "returned 'right 7'"}
@@ -250,12 +232,7 @@ def test_closure_of_the_coroutines_own_code_is_state() -> None:
         async def pick() -> int:
             return await make(-1)(make(cell.value))
 
-        async def change() -> None:
-            cell.value = 1
-            await asyncio.sleep(0)
-            cell.value = 0
-
-        result, _ = await asyncio.gather(pick(), change())
+        result, _ = await asyncio.gather(pick(), cell.pulse())
         return result
 
     assert outcomes(main) == {"returned 0", "returned 1"}
@@ -274,12 +251,7 @@ def test_handled_exception_of_a_suspended_frame_is_state() -> None:
                 await asyncio.sleep(0)
                 raise
 
-        async def change() -> None:
-            cell.value = 1
-            await asyncio.sleep(0)
-            cell.value = 0
-
-        result, _ = await asyncio.gather(handle(), change(), return_exceptions=True)
+        result, _ = await asyncio.gather(handle(), cell.pulse(), return_exceptions=True)
         return str(result)
 
     assert outcomes(main) == {"returned '0'", "returned '1'"}

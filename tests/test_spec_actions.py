@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from model_states import path, reachable
 
 from spec.catalogue import MACHINES
 from spec.cut import CutScope, cut
@@ -10,17 +11,6 @@ from spec.cut.state import ADMITTED, DROPPED, READY, RESERVED, UNREADY
 from spec.scopes import SMALL
 
 ALL_ACTIONS = [(name, action) for name in ("barrier", "cut", "store") for action in MACHINES[name].actions]
-
-
-def reachable(model):
-    """Every reachable state of a small model, breadth first."""
-    states, frontier = {model.initial: None}, [model.initial]
-    for state in frontier:
-        for step in model.steps(state):
-            if step.state not in states:
-                states[step.state] = None
-                frontier.append(step.state)
-    return list(states)
 
 
 @pytest.fixture(scope="module")
@@ -65,17 +55,6 @@ def test_an_action_says_in_a_paragraph_when_it_is_enabled_and_what_it_moves(name
     meaning = MACHINES[name].actions[action].meaning
     assert len(meaning) > 25
     assert meaning.split("\n\n")[0].rstrip().endswith(".")
-
-
-def path(model, *steps):
-    """The state after the named steps."""
-    state = model.initial
-    for step in steps:
-        name, index = step if isinstance(step, tuple) else (step, None)
-        taken = model.step_named(state, name, index)
-        assert taken is not None, (step, state)
-        state = taken.state
-    return state
 
 
 def test_case_A04_a_spare_is_trained_once_after_the_data_is_over():

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from model_states import path
 
 from spec.cut import WINDOWED, CutScope, cut
 from spec.cut.state import CLAIMED, DROPPED, NO_ACCOUNT, READY, RESERVED, TRAINED, WRITING, parked
@@ -65,17 +66,6 @@ def verdict(machine: Machine, scope: Any, *properties: str) -> str:
     found = search(machine.model(scope), properties=properties)
     assert found.violation or found.complete
     return "unwitnessed" if found.unwitnessed else found.verdict
-
-
-def path(model: Model, *steps: str | tuple[str, int], start: Any = None) -> Any:
-    """The state after the named steps, from the start of the run or from a state of it."""
-    state = model.initial if start is None else start
-    for step in steps:
-        name, index = step if isinstance(step, tuple) else (step, None)
-        taken = model.step_named(state, name, index)
-        assert taken is not None, (step, state)
-        state = taken.state
-    return state
 
 
 def transitions(model: Model, *starts: Any, progress_only: bool = False) -> Iterator[tuple[Any, Step]]:

@@ -9,7 +9,8 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
-from test_spec_cases import SAVE, altered, path, small, transitions, verdict
+from model_states import path
+from test_spec_cases import SAVE, altered, small, transitions, verdict
 
 from spec.barrier import DONE, INSIDE, OPEN, BarrierScope, barrier
 from spec.combined import combined

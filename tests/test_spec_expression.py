@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from model_states import reachable
 
 from proofs.symbols import symbolic_step
 from spec.catalogue import MACHINES
@@ -136,17 +137,6 @@ def element(vector, index, state, indexes):
         return element(base, index, state, indexes)
     condition, then, otherwise = vector.arguments
     return element(then if evaluate(condition, state, indexes) else otherwise, index, state, indexes)
-
-
-def reachable(model):
-    """Every reachable state of a small model, breadth first."""
-    states, frontier = {model.initial}, [model.initial]
-    for state in frontier:
-        for step in model.steps(state):
-            if step.state not in states:
-                states.add(step.state)
-                frontier.append(step.state)
-    return frontier
 
 
 @pytest.mark.parametrize(
