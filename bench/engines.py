@@ -2,10 +2,11 @@
 
     python bench/engines.py [--json FILE] [--quick]
 
-All run on one core, with every array access of ours checked and the way to every state kept on both sides. Rates are
-states for each second of processor time, so that what else the machine does matters less; starts and whole runs are
-wall time. Each run is a process of its own. Spin runs where it is installed, on the same scope, and what it covered
-within its memory limit counts.
+The comparisons run on one core, with every array access of ours checked and the way to every state kept on both sides.
+Their rates are states for each second of processor time, so that what else the machine does matters less; starts and
+whole runs are wall time, and so is the gain of all cores, the best of several turns with one thread and with all. Each
+run is a process of its own. Spin runs where it is installed, on the same scope, and what it covered within its memory
+limit counts.
 """
 
 from __future__ import annotations
@@ -30,9 +31,11 @@ from rich.table import Table
 
 from spec import reference_engine
 from spec.catalogue import MACHINES, scopes_named
+from spec.scopes import FAMILIES
 
 ROOT = Path(__file__).resolve().parent.parent
 FULL_SCOPE, QUICK_SCOPE = "large/features", "medium/features"
+TURNS = 4
 # -DNOREDUCE: all states, as we count them. -DSAFETY: no acceptance cycles to look for.
 PAN = ("gcc", "-O2", "-w", "-DSAFETY", "-DNOREDUCE", "-DMEMLIM=9000", "pan.c", "-o", "pan")
 
@@ -78,7 +81,7 @@ def measure_search(scope_name: str) -> dict[str, Any]:
     # One block, so that all code is there before memory is looked at.
     engine.search(machine, scope, max_states=2)
     idle, cpu = peak_memory(), time.process_time()
-    found = engine.search(machine, scope)
+    found = engine.search(machine, scope, workers=1)
     return {
         "start": start,
         "states": found.states,
@@ -86,6 +89,42 @@ def measure_search(scope_name: str) -> dict[str, Any]:
         "bytes": (peak_memory() - idle) / found.states,
         "words": engine.prepared(machine, scope).packing.words,
     }
+
+
+def measure_threads(scope_name: str) -> dict[str, Any]:
+    """Wall seconds of whole searches with one thread and with all, in turns, and bytes a state with all."""
+    from spec.compiled import engine
+    from spec.compiled.team import processors
+
+    machine = MACHINES["cut"]
+    ((_, (scope, _)),) = scopes_named(machine, scope_name).items()
+    engine.search(machine, scope, max_states=2)
+    idle, threads = peak_memory(), processors()
+    seconds: dict[int, list[float]] = {threads: [], 1: []}
+    for workers in [*seconds] * TURNS:
+        begin = time.perf_counter()
+        found = engine.search(machine, scope, workers=workers)
+        seconds[workers].append(time.perf_counter() - begin)
+    return {
+        "threads": threads,
+        "one": min(seconds[1]),
+        "all": min(seconds[threads]),
+        "states": found.states,
+        "bytes": (peak_memory() - idle) / found.states,
+    }
+
+
+def texts_of_scopes() -> tuple[int, int]:
+    """The texts of all scopes, and how many would be left if every number in them were told at run time."""
+    from spec.compiled import engine
+
+    texts = []
+    for machine in MACHINES.values():
+        for size in FAMILIES:
+            for scope, _ in scopes_named(machine, size).values():
+                # Below the heading, which names the scope.
+                texts.append(engine.prepared(machine, scope).text.split("\n", 3)[3])
+    return len(set(texts)), len({re.sub(r"\b\d+\b", "0", text) for text in texts})
 
 
 def measure_medium(_: str) -> dict[str, Any]:
@@ -100,7 +139,7 @@ def measure_medium(_: str) -> dict[str, Any]:
     return {"seconds": time.perf_counter() - begin, "states": states}
 
 
-MEASURES = {"search": measure_search, "medium": measure_medium}
+MEASURES = {"search": measure_search, "threads": measure_threads, "medium": measure_medium}
 
 
 def in_own_process(measure: str, scope: str, cache: Path | None = None) -> dict[str, Any]:
@@ -171,13 +210,25 @@ def measure(scope: str) -> list[Row]:
         at_most("first use of a machine (s)", first["start"], 30.0),
         at_most("cached start (s)", cached["start"], 1.0),
     ]
+    threads = in_own_process("threads", scope)
+    many = f"{threads['threads']} threads"
+    rows += [
+        only_shown(f"compiled, {many}, {scope} (million states/s, wall)", threads["states"] / threads["all"] / 1e6),
+        only_shown(f"compiled, {many} against one thread (x, wall)", threads["one"] / threads["all"]),
+        at_most(f"memory above idle, {many}, {scope} (bytes a state)", threads["bytes"], 8 * cached["words"] + 24),
+    ]
+    texts, without_numbers = texts_of_scopes()
+    rows += [
+        only_shown("texts to compile, all scopes", texts),
+        only_shown("texts to compile, if all numbers were told at run time", without_numbers),
+    ]
     in_own_process("medium", "medium")
     rows.append(at_most("medium of all machines, cached (s)", in_own_process("medium", "medium")["seconds"], 10.0))
     return rows
 
 
 def print_table(rows: list[Row]) -> None:
-    table = Table(title="engines, one core", title_justify="left", box=SIMPLE)
+    table = Table(title="engines, one core unless it says otherwise", title_justify="left", box=SIMPLE)
     for heading in ("figure", "value", "to reach", "ok"):
         table.add_column(heading, justify="right" if heading == "value" else "left")
     for each in rows:

@@ -176,6 +176,6 @@ def check_variant(machine: Machine, variant: Variant, directory: Path, options: 
     return VariantResult(machine, variant, found, path)
 
 
-def check_all_variants(directory: Path) -> list[VariantResult]:
+def check_all_variants(directory: Path, options: Options | None = None) -> list[VariantResult]:
     """Every variant of every machine."""
-    return [check_variant(machine, variant, directory) for machine, variant in all_variants()]
+    return [check_variant(machine, variant, directory, options) for machine, variant in all_variants()]

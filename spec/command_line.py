@@ -16,7 +16,7 @@ from rich.table import Table
 from . import counterexample, export_command
 from .catalogue import MACHINES, UnknownName, machine_named, variants_named
 from .checks import MachineResult, VariantResult, check_all_variants, check_machine
-from .engines import Options, memory_in_bytes
+from .engines import Options, memory_in_bytes, workers_in
 
 HOLDS, VIOLATION, WRONG_USE, NOT_COMPLETE = 0, 1, 2, 3
 EXIT_STATUS = {"holds": HOLDS, "fails": VIOLATION, "bounded": NOT_COMPLETE, "inconclusive": NOT_COMPLETE}
@@ -49,12 +49,16 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--variant", help="a named variant, or several joined by +")
     check.add_argument("--engine", help="reference or compiled; left out: compiled above 100,000 states")
     check.add_argument("--device", default="cpu", help="cpu (cuda comes with the torch engine)")
+    check.add_argument(
+        "--workers", metavar="N", help="threads of the compiled engine; left out: one a processor, same result"
+    )
     check.add_argument("--memory", metavar="SIZE", help="limit of the compiled engine, such as 8G")
     check.add_argument(
         "--resume", action="store_true", help="go on where a compiled search was interrupted or ran out of memory"
     )
     _add_outputs(check)
     variants = commands.add_parser("variants", help="search every variant for the property that must catch it")
+    variants.add_argument("--engine", help="reference or compiled; left out: reference, since all scopes are small")
     _add_outputs(variants)
     export_command.add_arguments(commands.add_parser("export", help="the text of a machine for another model checker"))
     return parser
@@ -145,8 +149,9 @@ def _check(arguments: argparse.Namespace, console: Console) -> int:
         machines = list(MACHINES.values())
     results: list[MachineResult] = []
     memory_limit = memory_in_bytes(arguments.memory) if arguments.memory else None
+    workers = workers_in(arguments.workers) if arguments.workers else None
     with console.status("searching …") as status:
-        options = Options(arguments.engine, memory_limit, arguments.resume, status.update)
+        options = Options(arguments.engine, memory_limit, arguments.resume, workers, status.update)
         for machine in machines:
             results.append(check_machine(machine, arguments.scope, variants, Path(arguments.output), options))
             if any(s.search.why.startswith("interrupted") for s in results[-1].scopes):
@@ -178,7 +183,7 @@ def _variant_row(result: VariantResult) -> tuple[str, ...]:
 
 def _variants(arguments: argparse.Namespace, console: Console) -> int:
     with console.status("searching variants …"):
-        results = check_all_variants(Path(arguments.output))
+        results = check_all_variants(Path(arguments.output), Options(arguments.engine))
     table = Table(title="variants, each with the property that must catch it", title_justify="left", box=SIMPLE)
     for heading in ("variant", "property", "length (table)", "verdict"):
         table.add_column(heading, overflow="fold", justify="left")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from . import reference_engine
-from .catalogue import UnknownName
+from .catalogue import UnknownName, scopes_named
 from .machine import Machine
 from .reference_engine import Search
 from .scopes import Pinned
@@ -32,8 +32,15 @@ class Options:
     memory_limit: int | None = None
     """Bytes, for the compiled engine; None: a share of the machine's memory."""
     resume: bool = False
+    workers: int | None = None
+    """Threads of the compiled engine; None: one a processor. The result is the same for any number."""
     report: Callable[[str], None] | None = None
     """Told now and then how far a search is."""
+
+    @property
+    def compiled_only(self) -> bool:
+        """Whether something is asked for that only the compiled engine has."""
+        return self.resume or self.memory_limit is not None or self.workers is not None
 
 
 def numba_is_there() -> bool:
@@ -50,7 +57,7 @@ def chosen_engine(options: Options, pinned: Pinned | None) -> str:
         if options.engine == COMPILED and not numba_is_there():
             raise UnknownName("the compiled engine needs numba; install it with: pip install 'cleancut[compiled]'")
         return options.engine
-    if options.resume or options.memory_limit is not None:
+    if options.compiled_only:
         return chosen_engine(Options(COMPILED), pinned)
     large = pinned is not None and pinned.states > WORTH_COMPILING
     return COMPILED if large and numba_is_there() else REFERENCE
@@ -67,8 +74,10 @@ def search(
     """Search a machine within a scope with the engine that is asked for, or that suits its size."""
     report = options.report
     if chosen_engine(options, pinned) == REFERENCE:
-        if options.resume or options.memory_limit is not None:
-            raise UnknownName("--resume and --memory are for the compiled engine; the reference engine keeps nothing")
+        if options.compiled_only:
+            raise UnknownName(
+                "--resume, --memory and --workers are for the compiled engine; the reference engine keeps nothing"
+            )
 
         def on_level(depth: int, states: int) -> None:
             if report is not None:
@@ -85,8 +94,19 @@ def search(
         properties=properties,
         memory_limit=options.memory_limit,
         resume=options.resume,
+        workers=options.workers,
+        together=variants_of(machine, scope) if variants else (),
         on_progress=None if report is None else lambda progress: report(str(progress)),
     )
+
+
+def variants_of(machine: Machine, scope: Any) -> list[tuple[str, ...]]:
+    """The variants of a machine that are shown in this scope, each with those it comes with."""
+    return [
+        (*variant.with_variants, variant.name)
+        for variant in machine.variants.values()
+        if scope in (bounds for bounds, _ in scopes_named(machine, variant.scope).values())
+    ]
 
 
 def memory_in_bytes(text: str) -> int:
@@ -96,3 +116,10 @@ def memory_in_bytes(text: str) -> int:
     if not digits.isdigit() or int(digits) == 0:
         raise UnknownName(f"{text!r} is no amount of memory; write for instance 512M or 8G")
     return int(digits) * (factor or 1)
+
+
+def workers_in(text: str) -> int:
+    """The number of threads that was asked for."""
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise UnknownName(f"{text!r} is no number of threads; write for instance 2")
+    return int(text)

@@ -131,7 +131,7 @@ class Variant:
         return " ".join((inspect.getdoc(self.apply) or "").split("\n\n")[0].split())
 
 
-@dataclass
+@dataclass(eq=False)
 class Machine:
     """A state machine for any size: add variables, actions and properties, then ask for a model of one scope."""
 

@@ -97,12 +97,17 @@ class ScalarModel:
     rank: Node | None
     nodes: Nodes = field(repr=False)
     """Makes further nodes over the same elements."""
+    switch: int | None = None
+    """The element that says which of several machines this is; it never changes."""
 
     def flat(self, state: Any) -> tuple[int, ...]:
-        """The elements of a plain state of the reference engine, in order."""
-        return tuple(
-            int(getattr(state, e.name) if e.index is None else getattr(state, e.name)[e.index]) for e in self.elements
-        )
+        """The elements of a plain state of the reference engine, in order; those it lacks have never changed."""
+        own: dict[tuple[str, int | None], int] = {}
+        for variable in self.machine.variables.values():
+            value = getattr(state, variable.name)
+            places = [(None, value)] if variable.over is None else enumerate(value)
+            own.update(((variable.name, index), int(element)) for index, element in places)
+        return tuple(own.get((e.name, e.index), e.initial) for e in self.elements)
 
 
 def scalar_form(machine: Machine, scope: Any, variants: Sequence[str] = ()) -> ScalarModel:

@@ -81,8 +81,8 @@ def test_equal_tags_do_not_make_equal_states():
     out = np.arange(2 * rows, dtype=np.int64).reshape(rows, 2)
     places, tags, born, origin = (np.zeros(rows, np.int64) for _ in range(4))
     insert = with_one_hash(kernels.insert)
-    assert insert(table, 7, states, parents, 0, out, origin, rows, places, tags, born) == rows
-    assert insert(table, 7, states, parents, rows, out, origin, rows, places, tags, born) == rows
+    assert insert(table, 7, 127, states, parents, 0, out, origin, rows, places, tags, born) == rows
+    assert insert(table, 7, 127, states, parents, rows, out, origin, rows, places, tags, born) == rows
     assert (states[:rows] == out).all()
 
 
@@ -209,7 +209,9 @@ def test_the_command_line_says_how_far_it_came(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["--memory", "much"], "'much' is no amount of memory"),
-        (["--engine", "reference", "--resume"], "--resume and --memory are for the compiled engine"),
+        (["--engine", "reference", "--resume"], "--resume, --memory and --workers are for the compiled engine"),
+        (["--workers", "0"], "'0' is no number of threads"),
+        (["--workers", "many"], "'many' is no number of threads"),
     ],
 )
 def test_wrong_use_is_one_clear_line(arguments, message, capsys):

@@ -4,9 +4,12 @@ narrowing   the values each element can really take, so that what never changes 
 packing     elements in bit fields of 64-bit words
 placement   which shared expressions are worked out once, and where
 source      the generated text
+switching   several variants of one scope as one text
 library     that text compiled and cached on disk, or interpreted
 kernels     the table of states, the same code for every machine
 storage     the arrays of a search, and their limit
+expansion   a block of states expanded: what is new, and what breaks
+team        the same by several threads, with the same result; team_kernels is their code
 level_files a search put aside after a completed level
 engine      the search itself, with the result type of the reference engine
 """

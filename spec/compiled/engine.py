@@ -8,7 +8,7 @@ step shorter. The path is then taken again on the reference model, which alone s
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,14 +18,16 @@ from ..machine import Machine
 from ..reference_engine import Search, Verdict
 from ..scalar_form import scalar_form
 from . import level_files, library
-from .kernels import insert, tally
+from .expansion import BLOCK, Alone, Expansion, Watch
+from .kernels import PARTS
 from .level_files import Level
 from .narrowing import narrowed
 from .retrace import Finding, Retrace
 from .source import Generated, generate
 from .storage import OutOfMemory, Storage, default_limit
+from .switching import Unlike, switched_form
+from .team import Team, processors
 
-BLOCK: Final = 1024
 PUT_ASIDE_EVERY: Final = 60.0
 REPORT_EVERY: Final = 0.2
 
@@ -47,8 +49,15 @@ class Progress:
         )
 
 
-def prepared(machine: Machine, scope: Any, variants: tuple[str, ...] = ()) -> Generated:
-    """The generated text of a machine within a scope."""
+def prepared(
+    machine: Machine, scope: Any, variants: tuple[str, ...] = (), together: Sequence[tuple[str, ...]] = ()
+) -> Generated:
+    """The generated text of a machine within a scope; where they can be, of all variants `together`."""
+    if variants in together and len(together) > 1:
+        try:
+            return generate(narrowed(switched_form(machine, scope, variants, together)))
+        except Unlike:
+            pass
     return generate(narrowed(scalar_form(machine, scope, variants)))
 
 
@@ -63,17 +72,25 @@ def search(
     resume: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
     functions: Any = None,
+    workers: int | None = None,
+    together: Sequence[tuple[str, ...]] = (),
 ) -> Search:
     """Enumerate a machine within a scope breadth first; stop at the first violation, which is a shortest one.
 
     `properties` restricts the check to those names. Above `max_states` or at `memory_limit` bytes the search ends early
     and is `bounded`; it is then put aside, as it is when interrupted, and `resume` goes on from its last whole level.
-    `functions` takes the place of the compiled text.
+    `functions` takes the place of the compiled text. `workers` threads search large levels, None for one a processor;
+    the result is the same for any number. With `max_states` there is one, so that the end is the same too. Variants
+    that are searched `together` with these share one compilation.
     """
-    generated = prepared(machine, scope, variants)
+    generated = prepared(machine, scope, variants, together)
     wanted = None if properties is None else tuple(properties)
     run = _Run(machine, generated, wanted, memory_limit or default_limit(), functions or library.compiled(generated))
-    return run.search(max_states, resume, on_progress)
+    threads = 1 if max_states is not None else min(workers or processors(), PARTS)
+    if threads == 1:
+        return run.search(None, max_states, resume, on_progress)
+    with Team(run.watch, run.storage, threads) as team:
+        return run.search(team, max_states, resume, on_progress)
 
 
 class _Run:
@@ -85,32 +102,39 @@ class _Run:
         form = generated.form
         self.started = time.perf_counter()
         self.generated = generated
-        self.functions = functions
         self.model = machine.model(form.scope, form.variants)
-        self.key = library.digest(f"{generated.text}\n{sorted(wanted) if wanted is not None else None}")
+        self.key = library.digest(
+            f"{generated.text}\n{form.variants}\n{sorted(wanted) if wanted is not None else None}"
+        )
         chosen = [name for name in self.model.machine.properties if wanted is None or name in wanted]
-        self.bits = sum(1 << i for i, name in enumerate(generated.properties) if name in chosen)
         progress = self.model.machine.progress
         self.progress = progress if progress and (wanted is None or progress.name in wanted) else None
         self.names = [*chosen, *([self.progress.name] if self.progress else [])]
+        instances = form.instances
+        self.watch = Watch(
+            functions,
+            sum(1 << i for i, name in enumerate(generated.properties) if name in chosen),
+            self.progress is not None,
+            any(c.at is not None for c in form.claims),
+            np.array([i.progress for i in instances] or [False]).astype(np.int64),
+            np.zeros(max(1, len(instances)), np.int64),
+            np.array([w.property in chosen for w in form.witnesses] or [False]).astype(np.int64),
+        )
         self.storage = Storage(generated.packing.words, limit)
+        self.alone = Alone(self.watch, self.storage)
         self.depth = self.transitions = 0
         # The states from `first` up to `end` are the level that is expanded; later ones are the level after it.
         self.first, self.end = 0, 0
         self.earlier_seconds = 0.0
         self.finding: Finding | None = None
-        instances = form.instances
-        most = BLOCK * max(1, len(instances)) + 1
-        self.out = np.zeros((most, generated.packing.words), np.int64)
-        self.origin, self.instance = np.zeros(most, np.int64), np.zeros(most, np.int64)
-        self.places, self.tags, self.born = np.zeros((3, most), np.int64)
-        self.lively = np.zeros(BLOCK, np.int64)
-        self.taken = np.zeros(max(1, len(instances)), np.int64)
-        self.raises = np.array([i.progress for i in instances] or [False]).astype(np.int64)
-        self.looks_before = any(c.at is not None for c in form.claims)
-        self.missing = np.array([w.property in chosen for w in form.witnesses] or [False]).astype(np.int64)
 
-    def search(self, max_states: int | None, resume: bool, on_progress: Callable[[Progress], None] | None) -> Search:
+    def search(
+        self,
+        team: Team | None,
+        max_states: int | None,
+        resume: bool,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> Search:
         why = ""
         level: Level | None = None
         put_aside = self.started
@@ -120,11 +144,20 @@ class _Run:
                 self.begin()
             level = self.whole_level()
             while self.first < self.end and self.finding is None and not why:
-                for first in range(self.first, self.end, BLOCK):
+                first = self.first
+                while first < self.end:
                     if max_states is not None and self.storage.count > max_states:
                         why = f"stopped above the limit of {max_states} states"
                         break
-                    self.expand(first, min(first + BLOCK, self.end))
+                    expansion = None
+                    if team is not None and team.is_worth_it(first, self.end):
+                        expansion = team.expand(first, self.end, self.depth)
+                        # Near the limit of memory one thread gets further.
+                        team = team if expansion else None
+                    if expansion is None:
+                        expansion = self.alone.expand(first, min(first + BLOCK, self.end), self.depth)
+                    self.note(expansion)
+                    first = expansion.last
                     now = time.perf_counter()
                     if on_progress and now - reported > REPORT_EVERY:
                         reported = now
@@ -150,13 +183,11 @@ class _Run:
 
     def begin(self) -> None:
         """Put the initial state in, and look at it."""
-        form, storage = self.generated.form, self.storage
-        storage.make_room(1)
-        words = np.array([self.generated.packing.packed([e.initial for e in form.elements])], np.int64)
-        self.insert(words, 1)
-        storage.parents[0] = -1
+        elements = self.generated.form.elements
+        self.alone.begin(self.generated.packing.packed([e.initial for e in elements]))
         self.end = 1
-        self.look(0, 1, 0)
+        if self.watch.broken(self.storage.states, 0, 1) >= 0:
+            self.finding = Finding(0, 0, None, False)
 
     def go_on_from_files(self) -> bool:
         """Take up a search that was put aside; whether there was one."""
@@ -167,13 +198,13 @@ class _Run:
         self.depth, self.first, self.end = level.depth, level.first, level.count
         self.transitions = level.transitions
         self.earlier_seconds = level.seconds
-        self.taken[:] = level.taken
-        self.missing[:] = level.missing
+        self.watch.taken[:] = level.taken
+        self.watch.missing[:] = level.missing
         return True
 
     def whole_level(self) -> Level:
         """Where the search stands, between two levels."""
-        taken, missing = self.taken.tolist(), self.missing.tolist()
+        taken, missing = self.watch.taken.tolist(), self.watch.missing.tolist()
         return Level(self.depth, self.first, self.end, self.transitions, taken, missing, self.seconds)
 
     @property
@@ -185,75 +216,14 @@ class _Run:
         rate = count / max(1e-9, self.earlier_seconds + now - self.started)
         return Progress(self.depth, count, count - self.end, rate, self.storage.used)
 
-    # ------------------------------------------------------------------------------------------- A block
-
-    def expand(self, first: int, last: int) -> None:
-        """Expand a block of states of the level: its transitions, what is new, and what breaks."""
-        functions, storage = self.functions, self.storage
-        count = int(functions.expand(storage.states, first, last, self.out, self.origin, self.instance))
-        if count < 0:
-            self.retrace().fault(int(self.origin[-1 - count]), int(self.instance[-1 - count]))
-        storage.make_room(count)
-        self.transitions += count
-        falls = int(tally(self.origin, self.instance, count, first, self.raises, self.taken, self.lively, last - first))
-        forbidden = -1
-        if self.looks_before:
-            arguments = (storage.states, self.origin, self.instance, count)
-            forbidden = int(functions.broken_at(*arguments, self.bits))
-            if self.missing.any():
-                functions.witness_at(*arguments, self.missing)
-        before = storage.count
-        self.insert(self.out, count)
-        broken = self.look(before, storage.count, self.depth + 1, note=False)
-        self.note_first(falls if self.progress else -1, forbidden, broken, before)
-        if self.progress:
-            stalled = int(functions.unfinished(storage.states, first, last, self.lively))
-            if stalled >= 0 and (self.finding is None or self.finding.length > self.depth):
-                self.finding = Finding(self.depth, stalled, None, True)
-
-    def insert(self, out: Any, count: int) -> None:
-        """Add what is new among the first `count` rows of `out` to the states."""
-        storage = self.storage
-        storage.count = int(
-            insert(
-                storage.table,
-                storage.shift,
-                storage.states,
-                storage.parents,
-                storage.count,
-                out,
-                self.origin,
-                count,
-                self.places,
-                self.tags,
-                self.born,
-            )
-        )
-
-    def look(self, first: int, last: int, length: int, *, note: bool = True) -> int:
-        """Look at states met for the first time; the first that is broken, or -1."""
-        states = self.storage.states
-        if self.missing.any():
-            self.functions.witness(states, first, last, self.missing)
-        broken = int(self.functions.broken(states, first, last, self.bits))
-        if note and broken >= 0:
-            self.finding = Finding(length, broken, None, False)
-        return broken
-
-    def note_first(self, falls: int, forbidden: int, broken: int, before: int) -> None:
-        """Of what breaks in this block after the same number of steps, keep what the reference engine meets first."""
-        if self.finding is not None:
-            return
-        length = self.depth + 1
-        met: list[tuple[int, int, Finding]] = []
-        for order, at in ((0, forbidden), (1, falls)):
-            if at >= 0:
-                number = int(self.instance[at]) % (1 << 20)
-                met.append((at, order, Finding(length, int(self.origin[at]), number, order == 1)))
-        if broken >= 0:
-            met.append((int(self.born[broken - before]), 2, Finding(length, broken, None, False)))
-        if met:
-            self.finding = min(met, key=lambda item: item[:2])[2]
+    def note(self, expansion: Expansion) -> None:
+        """Count what came of an expansion; of what breaks, keep what the reference engine meets first."""
+        if expansion.fault is not None:
+            self.retrace().fault(*expansion.fault)
+        self.transitions += expansion.transitions
+        self.finding = self.finding or expansion.finding
+        if expansion.stalled >= 0 and (self.finding is None or self.finding.length > self.depth):
+            self.finding = Finding(self.depth, expansion.stalled, None, True)
 
     # ------------------------------------------------------------------------------------------ The result
 
@@ -272,10 +242,11 @@ class _Run:
             verdicts = dict.fromkeys(self.names, "inconclusive")
             verdicts[violation.property] = "fails"
         taken = dict.fromkeys(self.model.machine.actions, 0)
-        for instance, times in zip(self.generated.form.instances, self.taken.tolist(), strict=False):
-            taken[instance.action] += times
+        for instance, times in zip(self.generated.form.instances, self.watch.taken.tolist(), strict=False):
+            if times:  # the text may have actions of other variants
+                taken[instance.action] += times
         labels = [w.property if w.at is None else f"{w.property} at {w.at}" for w in self.generated.form.witnesses]
-        never = tuple(label for label, still in zip(labels, self.missing.tolist(), strict=False) if still)
+        never = tuple(label for label, still in zip(labels, self.watch.missing.tolist(), strict=False) if still)
         return Search(
             model=self.model,
             verdict=verdict,

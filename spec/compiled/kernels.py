@@ -2,7 +2,8 @@
 
 A slot of the table holds the number of a state plus one, 0 when it is free, and in the bits that the number leaves a
 tag of the state's hash. The state itself lies in `states` and is compared word by word, so two different states are
-never taken for one. Every array access is checked.
+never taken for one. A search for a free slot goes round within one part of the table, `reach + 1` slots long, so that
+several threads can fill different parts. Every array access is checked.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from .source import FALLS
 from .words import kernel
 
 INSTANCE: Final = FALLS - 1
+PARTS: Final = 64
+"""Parts of a large table: a power of two, and the most threads that can share it."""
 HALF: Final = (1 << 32) - 1
 FACTOR: Final = -2960836687055665447  # odd, of no pattern
 SECOND: Final = -7046029254386353131
@@ -38,23 +41,34 @@ def marked(h: int, shift: int) -> Any:
 
 
 @kernel
-def refill(table: Any, shift: int, states: Any, count: int, places: Any, tags: Any) -> None:
-    """Fill an empty table of `1 << shift` slots with the first `count` states, which are all different."""
+def refill(
+    table: Any, shift: int, reach: int, states: Any, count: int, low: int, high: int, places: Any, tags: Any, rows: Any
+) -> None:
+    """Fill an empty table of `1 << shift` slots with those of the first `count` states that belong at `low` to `high`.
+
+    The states are all different, and `low` and `high` are bounds of parts.
+    """
     mask = table.shape[0] - 1
     touched = 0
-    for first in range(0, count, places.shape[0]):
-        length = min(places.shape[0], count - first)
-        for i in range(length):
-            h = hashed(states, first + i)
-            places[i] = h & mask
-            tags[i] = marked(h, shift)
+    row = 0
+    while row < count:
+        length = 0
+        while row < count and length < places.shape[0]:
+            h = hashed(states, row)
+            place = h & mask
+            if low <= place and place < high:
+                places[length] = place
+                tags[length] = marked(h, shift)
+                rows[length] = row
+                length += 1
+            row += 1
         for i in range(length):
             touched ^= int64(table[places[i]])
         for i in range(length):
             place = places[i]
             while table[place] != 0:
-                place = (place + 1) & mask
-            table[place] = tags[i] | (first + i + 1)
+                place = (place & ~reach) | ((place + 1) & reach)
+            table[place] = tags[i] | (rows[i] + 1)
     places[0] = touched
 
 
@@ -62,6 +76,7 @@ def refill(table: Any, shift: int, states: Any, count: int, places: Any, tags: A
 def insert(
     table: Any,
     shift: int,
+    reach: int,
     states: Any,
     parents: Any,
     count: int,
@@ -112,7 +127,7 @@ def insert(
                         break
                 if same:
                     break
-            place = (place + 1) & mask
+            place = (place & ~reach) | ((place + 1) & reach)
     # The touched words take part in the result, so that no compiler leaves the touching out.
     places[0] = touched
     return count

@@ -19,7 +19,10 @@ PATIENCE = 24  # rounds after which a range that still grows is taken to its dec
 
 def narrowed(form: ScalarModel) -> ScalarModel:
     """The same model with the ranges of its elements narrowed, instances that are never enabled left out."""
-    ranges: list[Range] = [(e.initial, e.initial) for e in form.elements]
+    ranges: list[Range] = [
+        (e.low, e.high) if position == form.switch else (e.initial, e.initial)
+        for position, e in enumerate(form.elements)
+    ]
     rounds = 0
     while True:
         rounds += 1

@@ -59,7 +59,9 @@ class _Generator:
 
     def generated(self) -> Generated:
         form = self.form
-        header = HEADER.format(machine=form.machine.name, scope=form.scope, variants="+".join(form.variants) or "none")
+        # The text of several variants is one file, whichever of them is asked for.
+        names = "several" if form.switch is not None else "+".join(form.variants) or "none"
+        header = HEADER.format(machine=form.machine.name, scope=form.scope, variants=names)
         functions = [
             self.expand(),
             self.broken(),

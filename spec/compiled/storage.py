@@ -10,15 +10,18 @@ from __future__ import annotations
 import mmap
 import os
 import sys
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
-from .kernels import refill
+from .kernels import PARTS, refill
 
 FIRST_SLOTS: Final = 1 << 12
 FULLEST: Final = 0.6
 CHUNK: Final = 2048
+FEWEST_IN_PARTS: Final = 1 << 20
+"""Slots from which on the table has parts: they must be large, for each alone must never be full."""
 MOST_STATES: Final = (1 << 31) - 2  # a slot is 32 bits
 SHARE_OF_MACHINE: Final = 0.6
 
@@ -60,6 +63,9 @@ class Storage:
         self.parents: Any = np.frombuffer(_reserved(capacity * 4), np.int32, capacity)
         self.table: Any = _empty_table(FIRST_SLOTS)
         self.count = 0
+        self.threads = 1
+        self.together: Callable[[Callable[[int], None]], None] = lambda step: step(0)
+        """Does a step with every thread; whoever has several replaces it."""
 
     @property
     def shift(self) -> int:
@@ -67,29 +73,52 @@ class Storage:
         return int(self.table.shape[0]).bit_length() - 1
 
     @property
+    def reach(self) -> int:
+        """The slots of one part of the table, less one: a mask. A small table is one part."""
+        slots = int(self.table.shape[0])
+        return slots // PARTS - 1 if slots >= FEWEST_IN_PARTS else slots - 1
+
+    @property
     def used(self) -> int:
         """Bytes of states, parents and table."""
         return self.count * self.row_bytes + int(self.table.nbytes)
 
+    def slots_for(self, states: int) -> int:
+        """The slots of a table for so many states."""
+        slots = int(self.table.shape[0])
+        while states > FULLEST * slots:
+            slots *= 2
+        return slots
+
+    def has_room(self, more: int) -> bool:
+        """Whether so many more states fit within the limit."""
+        needed = self.count + more
+        return needed <= self.states.shape[0] and needed * self.row_bytes + self.slots_for(needed) * 4 <= self.limit
+
     def make_room(self, more: int) -> None:
         """See that so many more states fit, or raise OutOfMemory with all arrays as they are."""
-        needed = self.count + more
-        slots = self.table.shape[0]
-        while needed > FULLEST * slots:
-            slots *= 2
-        if needed > self.states.shape[0] or needed * self.row_bytes + slots * 4 > self.limit:
+        if not self.has_room(more):
             raise OutOfMemory(
                 f"stopped at the memory limit of {self.limit / 2**20:,.0f} MiB (more with --memory, then --resume)"
             )
+        slots = self.slots_for(self.count + more)
         if slots != self.table.shape[0]:
             self.refill(slots)
 
     def refill(self, slots: int = 0) -> None:
         """Make the table anew from the states, of so many slots or as many as they need."""
-        slots = slots or self.table.shape[0]
-        while self.count > FULLEST * slots:
-            slots *= 2
+        slots = slots or self.slots_for(self.count)
         del self.table
         self.table = _empty_table(slots)
-        places, tags = np.zeros((2, CHUNK), np.int64)
-        refill(self.table, self.shift, self.states, self.count, places, tags)
+        threads = self.threads if self.reach < slots - 1 else 1
+        bounds = [slots // PARTS * (PARTS * k // threads) for k in range(threads)] + [slots]
+
+        def fill(thread: int) -> None:
+            room = np.zeros((3, CHUNK), np.int64)
+            low, high = bounds[thread], bounds[thread + 1]
+            refill(self.table, self.shift, self.reach, self.states, self.count, low, high, *room)
+
+        if threads == 1:
+            fill(0)
+        else:
+            self.together(fill)
