@@ -40,7 +40,15 @@ from .loader import Batch, LoaderState, PromptLoader
 
 if TYPE_CHECKING:
     from .buffer import ReplayBuffer
-    from .checkpointer import Checkpointer, CheckpointInfo, PendingSave, Restored, SnapshotSkipped
+    from .checkpointer import (
+        Checkpointer,
+        CheckpointInfo,
+        Counters,
+        HeldCounters,
+        PendingSave,
+        Restored,
+        SnapshotSkipped,
+    )
     from .controller import (
         Controller,
         ControllerConfig,
@@ -63,6 +71,8 @@ _LOADED_AT_FIRST_USE = {
     "ReplayBuffer": "buffer",
     "CheckpointInfo": "checkpointer",
     "Checkpointer": "checkpointer",
+    "Counters": "checkpointer",
+    "HeldCounters": "checkpointer",
     "PendingSave": "checkpointer",
     "Restored": "checkpointer",
     "SnapshotSkipped": "checkpointer",
@@ -110,6 +120,7 @@ __all__ = [
     "CommittedTensorModified",
     "Controller",
     "ControllerConfig",
+    "Counters",
     "Cut",
     "DataPlane",
     "DrainTimeout",
@@ -118,6 +129,7 @@ __all__ = [
     "ForeignCut",
     "GenerationRequest",
     "GroupId",
+    "HeldCounters",
     "Holder",
     "InOrderSampler",
     "Interval",
