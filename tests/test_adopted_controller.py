@@ -39,7 +39,7 @@ def live(directory: Path, until: Callable[[Line], bool]) -> list[Line]:
 
 
 def what_counts(lives: list[list[Line]]) -> list[list[int]]:
-    """The rows of each step that was trained for good: a life that begins at a version undoes the steps from there on."""
+    """The rows of each step that was trained for good: a life that begins at version v undoes the steps from v on."""
     steps: list[list[int]] = []
     for lines in lives:
         assert lines[0]["event"] == "begun"

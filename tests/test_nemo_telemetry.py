@@ -117,6 +117,19 @@ async def test_a_checkpoint_is_active_while_it_drains_while_it_is_open_and_not_a
     assert await barrier.drain_telemetry() == QUIET
 
 
+async def test_a_waiter_counts_as_active_from_the_end_of_the_window_on() -> None:
+    """It is counted in by the release itself, before its task has run; its wait shows once it has."""
+    barrier = DataPlaneCheckpointBarrier()
+    async with barrier.checkpoint():
+        with barrier.detached():
+            waiter = asyncio.create_task(mutate(barrier, "other"))
+        await turns()
+    released = await barrier.drain_telemetry()
+    assert (released.active_mutations, released.waiting_mutations, released.wait_durations_s) == (1, 0, ())
+    await waiter
+    assert len((await barrier.drain_telemetry()).wait_durations_s) == 1
+
+
 @pytest.mark.parametrize("ending", ["cancelled", "closed"])
 async def test_a_wait_that_ends_without_a_section_counts_too(ending: str) -> None:
     """It was blocked all the same; the counts of a run that shuts down would not add up otherwise."""
