@@ -1,8 +1,8 @@
 """The production library: one atomic cut for the checkpoint of an asynchronous RL training run.
 
-Public names are those of `__all__`; everything else may change. Importing this package imports the barrier, the ledger
-and the loader, which need the standard library alone. The other names are loaded at their first use, so that nobody who
-wants a barrier waits for torch.
+Public names are those of `__all__` and those of `impl.nemo`; everything else may change. Importing this package imports
+the barrier, the ledger and the loader, which need the standard library alone. The other names are loaded at their first
+use, so that nobody who wants a barrier waits for torch.
 """
 
 from __future__ import annotations
@@ -40,7 +40,15 @@ from .loader import Batch, LoaderState, PromptLoader
 
 if TYPE_CHECKING:
     from .buffer import ReplayBuffer
-    from .checkpointer import Checkpointer, CheckpointInfo, PendingSave, Restored, SnapshotSkipped
+    from .checkpointer import (
+        Checkpointer,
+        CheckpointInfo,
+        Counters,
+        HeldCounters,
+        PendingSave,
+        Restored,
+        SnapshotSkipped,
+    )
     from .controller import (
         Controller,
         ControllerConfig,
@@ -63,6 +71,8 @@ _LOADED_AT_FIRST_USE = {
     "ReplayBuffer": "buffer",
     "CheckpointInfo": "checkpointer",
     "Checkpointer": "checkpointer",
+    "Counters": "checkpointer",
+    "HeldCounters": "checkpointer",
     "PendingSave": "checkpointer",
     "Restored": "checkpointer",
     "SnapshotSkipped": "checkpointer",
@@ -110,6 +120,7 @@ __all__ = [
     "CommittedTensorModified",
     "Controller",
     "ControllerConfig",
+    "Counters",
     "Cut",
     "DataPlane",
     "DrainTimeout",
@@ -118,6 +129,7 @@ __all__ = [
     "ForeignCut",
     "GenerationRequest",
     "GroupId",
+    "HeldCounters",
     "Holder",
     "InOrderSampler",
     "Interval",

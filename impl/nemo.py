@@ -1,0 +1,209 @@
+"""The swap for NeMo-RL: its data-plane checkpoint barrier, by its names, over the barrier of this library.
+
+    from impl.nemo import DataPlaneCheckpointBarrier, DataPlaneMutationCut    # instead of the ones in replay_buffer.py
+
+Every name in `__all__` is one that NeMo-RL's controller, ledger, samplers and replay buffer import. Needs neither torch
+nor ray. What is the same and what differs stands in docs/swap-nemo-rl.md; what the originals do was read off the public
+NVIDIA-NeMo/RL, pull requests 3480, 3923, 3924 and 3925.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from sys import _getframe
+from types import FrameType
+from typing import Final, Literal, TypeVar, get_args
+
+from .barrier import UNSET, CheckpointBarrier, CheckpointSection, Cut, ImmediateSection, MutationSection, Tracer, Unset
+from .barrier.admission import NEW
+from .barrier.arguments import seconds
+from .barrier.sections import AsyncioSection
+from .errors import UsageError
+
+__all__ = [
+    "CHECKPOINT_MUTATION_KINDS",
+    "CheckpointMutationKind",
+    "DataPlaneCheckpointBarrier",
+    "DataPlaneCheckpointBarrierTelemetry",
+    "DataPlaneMutationCut",
+]
+
+CheckpointMutationKind = Literal[
+    "advantage_writeback",
+    "group_commits",
+    "group_removals",
+    "other",
+    "prompt_reservations",
+    "recovery_restore",
+    "recovery_retries",
+    "sample_clears",
+    "sibling_seals",
+]
+CHECKPOINT_MUTATION_KINDS: Final[tuple[CheckpointMutationKind, ...]] = get_args(CheckpointMutationKind)
+
+KEPT_WAITS = 10_000
+"""How many of the newest waits one reading gives, as in NeMo-RL. Counts are of all."""
+
+
+@dataclass(frozen=True)
+class DataPlaneCheckpointBarrierTelemetry:
+    """One reading of a barrier.
+
+    Since the reading before: `blocked_by_kind`, mutations whose wait has ended, let in or cancelled, with an entry for
+    every kind; `wait_durations_s`, how long they waited in seconds, the newest 10,000; `max_waiting_mutations`. At this
+    instant: `active_mutations`, `waiting_mutations`, and `checkpoint_active`: a checkpoint drains or is open.
+    """
+
+    blocked_by_kind: dict[str, int]
+    wait_durations_s: tuple[float, ...]
+    active_mutations: int
+    waiting_mutations: int
+    max_waiting_mutations: int
+    checkpoint_active: bool
+
+
+class DataPlaneMutationCut(Cut):
+    """The token of one section: `require_live` for NeMo-RL's own parts, `require(barrier)` for those of this library.
+
+    Made by sections alone. Live from enter to exit, in whichever task or thread it is looked at.
+    """
+
+    __slots__ = ()
+
+    def require_live(self) -> None:
+        """Raise StaleCut, a RuntimeError, unless the section is open. Does not say of which barrier it is."""
+        self.require(self.barrier)
+
+
+class DataPlaneMutation(MutationSection, DataPlaneMutationCut):
+    """A shared section: `async with barrier.mutation(kind) as cut`."""
+
+    __slots__ = ()
+
+    async def __aenter__(self) -> DataPlaneMutationCut:
+        await super().__aenter__()
+        return self
+
+
+class ImmediateDataPlaneMutation(ImmediateSection, DataPlaneMutationCut):
+    """A shared section that never waits: `with barrier.mutation_nowait(kind) as cut`."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> DataPlaneMutationCut:
+        super().__enter__()
+        return self
+
+
+class DataPlaneCheckpoint(CheckpointSection, DataPlaneMutationCut):
+    """The exclusive section: `async with barrier.checkpoint() as cut`."""
+
+    __slots__ = ()
+
+    async def __aenter__(self) -> DataPlaneMutationCut:
+        await super().__aenter__()
+        return self
+
+
+Section = TypeVar("Section", bound=AsyncioSection)
+
+
+class DataPlaneCheckpointBarrier(CheckpointBarrier):
+    """NeMo-RL's barrier by name and use, and a `CheckpointBarrier`, so that parts of this library can join it.
+
+    Without arguments it waits for ever, as NeMo-RL's does, and logs no long holds: a slot may span an RPC. Give
+    `drain_timeout` (seconds, more than the slowest RPC made inside a slot) to have a hanging holder named instead, and
+    `hold_warning` to have slow ones logged. `extra_kinds` are admitted beside CHECKPOINT_MUTATION_KINDS.
+    """
+
+    def __init__(
+        self,
+        name: str = "data_plane",
+        drain_timeout: float | None = None,
+        hold_warning: float | None = None,
+        trace: Tracer | None = None,
+        *,
+        extra_kinds: Iterable[str] = (),
+    ) -> None:
+        super().__init__(name, drain_timeout, hold_warning, trace)
+        self._kinds: tuple[str, ...] = (*CHECKPOINT_MUTATION_KINDS, *_new_kinds(extra_kinds))
+        self._blocked_since_reading = dict.fromkeys(self._kinds, 0)
+        self._waits_since_reading: deque[float] = deque(maxlen=KEPT_WAITS)
+        self._most_waiting_since_reading = 0
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds that `mutation` takes."""
+        return self._kinds
+
+    def mutation(self, kind: str = "other") -> DataPlaneMutation:
+        """A shared section, as an async context manager; UsageError, a ValueError too, for a kind not in `kinds`."""
+        return self._asked_for(DataPlaneMutation(), self._known(kind), _getframe(1))
+
+    def mutation_nowait(self, kind: str = "other") -> ImmediateDataPlaneMutation:
+        """A shared section, as a plain context manager; entering raises WouldBlock instead of waiting."""
+        return self._asked_for(ImmediateDataPlaneMutation(), self._known(kind), _getframe(1))
+
+    def checkpoint(self, timeout: float | Unset | None = UNSET) -> DataPlaneCheckpoint:
+        """The exclusive section, as an async context manager; for `timeout` see CheckpointBarrier."""
+        section = self._asked_for(DataPlaneCheckpoint(), "checkpoint", _getframe(1))
+        section.timeout = self._drain_timeout if isinstance(timeout, Unset) else seconds("timeout", timeout)
+        return section
+
+    async def drain_telemetry(self) -> DataPlaneCheckpointBarrierTelemetry:
+        """Read the telemetry, and begin a new interval with the waits that go on. Needs no section and awaits nothing.
+
+        To be read by one consumer: what it takes, another does not see. `statistics` is for everybody else.
+        """
+        waiting = self._core.waiting_mutations
+        reading = DataPlaneCheckpointBarrierTelemetry(
+            blocked_by_kind=dict(self._blocked_since_reading),
+            wait_durations_s=tuple(self._waits_since_reading),
+            active_mutations=self._core.active_mutations,
+            waiting_mutations=waiting,
+            max_waiting_mutations=self._most_waiting_since_reading,
+            checkpoint_active=self._core.cut is not None or self._core.draining is not None,
+        )
+        self._blocked_since_reading = dict.fromkeys(self._kinds, 0)
+        self._waits_since_reading.clear()
+        self._most_waiting_since_reading = waiting
+        return reading
+
+    async def _wait(self, section: AsyncioSection) -> None:
+        """Wait as the base does, and note how long a mutation waited, whatever ends the wait."""
+        if section.exclusive:
+            await super()._wait(section)
+            return
+        self._most_waiting_since_reading = max(self._most_waiting_since_reading, self._core.waiting_mutations)
+        asked = self._time()
+        try:
+            await super()._wait(section)
+        finally:
+            self._blocked_since_reading[section.kind] += 1
+            self._waits_since_reading.append(self._time() - asked)
+
+    def _known(self, kind: str) -> str:
+        if kind not in self._kinds:
+            raise UsageError(
+                f"kind is {kind!r}, which is none of {', '.join(self._kinds)}. The set is closed, so that a misspelt "
+                "kind does not vanish from the telemetry; name a new one in extra_kinds where the barrier is made."
+            )
+        return kind
+
+    def _asked_for(self, section: Section, kind: str, asked_in: FrameType) -> Section:
+        section.barrier = self
+        section.kind = kind
+        section.standing = NEW
+        section.code = asked_in.f_code
+        section.instruction = asked_in.f_lasti
+        return section
+
+
+def _new_kinds(extra_kinds: Iterable[str]) -> tuple[str, ...]:
+    """`extra_kinds` as a tuple without repetitions; UsageError unless each is a name."""
+    kinds = (extra_kinds,) if isinstance(extra_kinds, str) else tuple(extra_kinds)
+    if isinstance(extra_kinds, str) or not all(isinstance(kind, str) and kind for kind in kinds):
+        raise UsageError(f"extra_kinds is {extra_kinds!r}, but must be a collection of names, like ['weight_syncs'].")
+    return tuple(kind for kind in dict.fromkeys(kinds) if kind not in CHECKPOINT_MUTATION_KINDS)
