@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
 from ..errors import BarrierClosed, DrainTimeout, Holder, WrongLoop
 from .admission import LIVE, WAITING, AdmissionCore, Ticket
-from .arguments import Tracer, seconds
+from .arguments import UNSET, Tracer, Unset, seconds
 from .cut import Cut
 from .detached import DetachedContext
 from .hold_watch import HoldWatch
@@ -78,6 +79,18 @@ class BarrierFrontEnd(ABC):
         """The running task; None outside one."""
 
     # -- public
+
+    @abstractmethod
+    def mutation(self, kind: str = "mutation") -> AbstractAsyncContextManager[Cut]:
+        """A shared section, as an async context manager. `kind` is a free label for statistics and messages."""
+
+    @abstractmethod
+    def mutation_nowait(self, kind: str = "mutation") -> AbstractContextManager[Cut]:
+        """A shared section, as a plain context manager; entering raises WouldBlock instead of waiting."""
+
+    @abstractmethod
+    def checkpoint(self, timeout: float | Unset | None = UNSET) -> AbstractAsyncContextManager[Cut]:
+        """The exclusive section, as an async context manager. `timeout` limits its drain, in seconds."""
 
     def detached(self) -> DetachedContext:
         """A plain context manager: tasks started inside may outlive the sections that their starter holds."""
