@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 
 import pytest
@@ -199,8 +199,12 @@ def both_front_ends() -> list[type[FrontEnd]]:
     return [AsyncioFrontEnd, TrioFrontEnd]
 
 
-def _over_both(test: Test[Parameters], virtual_time: bool) -> Callable[..., None]:
-    @pytest.mark.parametrize("front", both_front_ends(), ids=lambda kind: kind.name)
+def run_test_over(
+    kinds: Sequence[type[FrontEnd]], test: Test[Parameters], virtual_time: bool = False
+) -> Callable[..., None]:
+    """Make a plain test of an async one, that runs it on each of these front ends."""
+
+    @pytest.mark.parametrize("front", kinds, ids=lambda kind: kind.name)
     @functools.wraps(test)
     def run(front: type[FrontEnd], *arguments: Parameters.args, **keywords: Parameters.kwargs) -> None:
         for seed in front.seeds:
@@ -212,12 +216,12 @@ def _over_both(test: Test[Parameters], virtual_time: bool) -> Callable[..., None
 
 def on_both_front_ends(test: Test[Parameters]) -> Callable[..., None]:
     """Run an async test on asyncio and on trio."""
-    return _over_both(test, virtual_time=False)
+    return run_test_over(both_front_ends(), test)
 
 
 def in_virtual_time(test: Test[Parameters]) -> Callable[..., None]:
     """Run an async test on asyncio and on trio; their clocks jump to the next timer. No threads may be awaited."""
-    return _over_both(test, virtual_time=True)
+    return run_test_over(both_front_ends(), test, virtual_time=True)
 
 
 def outside_any_loop(test: Callable[Concatenate[FrontEnd, Parameters], None]) -> Callable[..., None]:
