@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import pytest
 from barrier_holders import Holder, Open, entering, exclusive, holding, is_idle, shared
-from front_ends import FrontEnd, on_both_front_ends
+from front_ends import FrontEnd, both_front_ends, on_both_front_ends, run_test_over
 
 BOTH_SIDES = pytest.mark.parametrize("side", [shared, exclusive])
 
@@ -239,7 +240,7 @@ async def test_case_B25_the_same_cancellation_comes_out_and_the_invariants_hold_
     assert await is_idle(barrier)
 
 
-@on_both_front_ends
+@functools.partial(run_test_over, both_front_ends(), orders=1)
 async def test_ten_thousand_waiting_mutations_can_be_cancelled_one_by_one(front: FrontEnd) -> None:
     """A withdrawal finds its place at once; a search through the queue would take minutes here."""
     barrier = front.barrier()
