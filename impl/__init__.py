@@ -2,7 +2,7 @@
 
 Public names are those of `__all__`; everything else may change. Importing this package imports the barrier, the ledger
 and the loader, which need the standard library alone. The other names are loaded at their first use, so that nobody who
-wants a barrier waits for torch.
+wants a barrier waits for torch. `impl.trio` has the barrier for trio and is imported by that name.
 """
 
 from __future__ import annotations
