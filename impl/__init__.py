@@ -1,8 +1,8 @@
 """The production library: one atomic cut for the checkpoint of an asynchronous RL training run.
 
-Public names are those of `__all__` and those of `impl.nemo`; everything else may change. Importing this package imports
-the barrier, the ledger and the loader, which need the standard library alone. The other names are loaded at their first
-use, so that nobody who wants a barrier waits for torch.
+Public names are those of `__all__`, of `impl.nemo` and of `impl.trio`; everything else may change. Importing this
+package imports the barrier, the ledger and the loader, which need the standard library alone. The other names are loaded
+at their first use, so that nobody who wants a barrier waits for torch. `impl.nemo` and `impl.trio` are imported by name.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from .errors import CheckpointCorrupt, InvariantViolated, UsageError
 from .keys import GroupId, Key
 
 if TYPE_CHECKING:
-    from .barrier import CheckpointBarrier, Cut
+    from .barrier import BarrierFrontEnd, Cut
 
 
 class Phase(StrEnum):
@@ -102,7 +102,7 @@ class Ledger:
     Every write wants a live cut of the ledger's barrier, except `remove_committed`. A refusal changes nothing.
     """
 
-    def __init__(self, barrier: CheckpointBarrier) -> None:
+    def __init__(self, barrier: BarrierFrontEnd) -> None:
         self.barrier = barrier
         self.accounts = Accounts()
         # Invariant one_owner: no key occurs twice in here, nor in the accounts as well.

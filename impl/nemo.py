@@ -19,7 +19,7 @@ from typing import Final, Literal, TypeVar, get_args
 from .barrier import UNSET, CheckpointBarrier, CheckpointSection, Cut, ImmediateSection, MutationSection, Tracer, Unset
 from .barrier.admission import NEW
 from .barrier.arguments import seconds
-from .barrier.sections import AsyncioSection
+from .barrier.asyncio_sections import AsyncioSection
 from .errors import UsageError
 
 __all__ = [

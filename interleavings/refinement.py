@@ -34,7 +34,8 @@ from spec.cut.state import OPEN as CUT_OPEN
 from .follower import Coverage, Event, Follower, Path, Remembered, Rule, Stutter, View
 
 if TYPE_CHECKING:
-    from impl import CheckpointBarrier, Controller
+    from impl import Controller
+    from impl.barrier import BarrierFrontEnd
 
 BARRIER_EVENTS = frozenset(
     {
@@ -154,7 +155,7 @@ def barrier_of_machine(state: Any) -> View:
     }
 
 
-def barrier_of_implementation(barrier: CheckpointBarrier, tasks: BarrierTasks) -> View:
+def barrier_of_implementation(barrier: BarrierFrontEnd, tasks: BarrierTasks) -> View:
     """The barrier as `impl` has it: the tables of its admission core, by the names of the tasks."""
     core = barrier._core
     inside = frozenset(_task(t) for t in core.inside)
@@ -182,7 +183,7 @@ def barrier_model(scope: BarrierScope) -> Remembered:
 
 
 def follow_barrier(
-    model: Remembered, barrier: Callable[[], CheckpointBarrier], tasks: BarrierTasks, coverage: Coverage
+    model: Remembered, barrier: Callable[[], BarrierFrontEnd], tasks: BarrierTasks, coverage: Coverage
 ) -> Follower:
     """A follower of the barrier machine. It is the tracer of `barrier()`, so it is made before it."""
     return Follower(

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, suppress
-from typing import Any
+from contextlib import AbstractAsyncContextManager
 
-from loop_turns import turns
+from front_ends import FrontEnd
 
-from impl import CheckpointBarrier, Cut
+from impl import Cut
+from impl.barrier import BarrierFrontEnd
 
-Open = Callable[[CheckpointBarrier], AbstractAsyncContextManager[Cut]]
+Open = Callable[[BarrierFrontEnd], AbstractAsyncContextManager[Cut]]
 
 
 class Events:
@@ -32,23 +31,23 @@ class Events:
         return [f"{action} {fields['section']}" for action, fields in self.seen]
 
 
-def shared(barrier: CheckpointBarrier) -> AbstractAsyncContextManager[Cut]:
+def shared(barrier: BarrierFrontEnd) -> AbstractAsyncContextManager[Cut]:
     return barrier.mutation("write")
 
 
-def exclusive(barrier: CheckpointBarrier) -> AbstractAsyncContextManager[Cut]:
+def exclusive(barrier: BarrierFrontEnd) -> AbstractAsyncContextManager[Cut]:
     return barrier.checkpoint()
 
 
 class Holder:
     """A task that holds a section until it is told to leave."""
 
-    def __init__(self, barrier: CheckpointBarrier, side: Open, name: str | None = None) -> None:
-        self.leave = asyncio.Event()
+    def __init__(self, front: FrontEnd, barrier: BarrierFrontEnd, side: Open, name: str | None = None) -> None:
+        self.leave = front.event()
         self.inside = False
         self.barrier = barrier
         self.side = side
-        self.task = asyncio.create_task(self._hold(), name=name)
+        self.task = front.start(self._hold, name=name)
 
     async def _hold(self) -> None:
         async with self.side(self.barrier):
@@ -58,27 +57,21 @@ class Holder:
 
     async def finish(self) -> None:
         self.leave.set()
-        await self.task
+        await self.task.value()
 
 
-async def holding(barrier: CheckpointBarrier, side: Open, name: str | None = None) -> Holder:
-    holder = Holder(barrier, side, name)
-    await turns(3)
+async def holding(front: FrontEnd, barrier: BarrierFrontEnd, side: Open, name: str | None = None) -> Holder:
+    holder = Holder(front, barrier, side, name)
+    await front.turns(3)
     return holder
 
 
-async def cancelled(task: asyncio.Task[Any]) -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
-
-
-async def entering(barrier: CheckpointBarrier, side: Open, entered: list[bool]) -> None:
+async def entering(barrier: BarrierFrontEnd, side: Open, entered: list[bool]) -> None:
     async with side(barrier):
         entered.append(True)
 
 
-async def is_idle(barrier: CheckpointBarrier) -> bool:
+async def is_idle(barrier: BarrierFrontEnd) -> bool:
     """Nobody holds or waits, and both sides open."""
     figures = barrier.statistics()
     open_or_waiting = (

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
-from typing import Literal
+import asyncio
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Any, Literal
 
-from impl import CheckpointBarrier, Cut
+from loop_turns import turns
+
 from impl.nemo import DataPlaneCheckpointBarrier, DataPlaneMutationCut
 
 Side = Literal["mutation", "checkpoint"]
@@ -15,9 +17,37 @@ def section(barrier: DataPlaneCheckpointBarrier, side: Side) -> AbstractAsyncCon
     return barrier.mutation() if side == "mutation" else barrier.checkpoint()
 
 
-def removal(barrier: CheckpointBarrier) -> AbstractAsyncContextManager[Cut]:
-    """A side for `barrier_holders.Holder`, with a kind that this barrier knows."""
-    return barrier.mutation("group_removals")
+class Remover:
+    """A task that holds a mutation of kind `group_removals` until it is told to leave."""
+
+    def __init__(self, barrier: DataPlaneCheckpointBarrier, name: str | None) -> None:
+        self.leave = asyncio.Event()
+        self.inside = False
+        self.barrier = barrier
+        self.task = asyncio.create_task(self._hold(), name=name)
+
+    async def _hold(self) -> None:
+        async with self.barrier.mutation("group_removals"):
+            self.inside = True
+            await self.leave.wait()
+            self.inside = False
+
+    async def finish(self) -> None:
+        self.leave.set()
+        await self.task
+
+
+async def removing(barrier: DataPlaneCheckpointBarrier, name: str | None = None) -> Remover:
+    """A `Remover` that has entered, or waits to."""
+    remover = Remover(barrier, name)
+    await turns(3)
+    return remover
+
+
+async def cancelled(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
 
 
 async def once(barrier: DataPlaneCheckpointBarrier, side: Side) -> None:

@@ -43,6 +43,7 @@ FOREIGN = (
     ("*/command_line.py", {"rich"}, ANYWHERE, "command lines print tables"),
     ("spec/counterexample.py", {"rich"}, ANYWHERE, "prints a trace as a numbered table"),
     ("cleancut/check.py", {"rich"}, ANYWHERE, "the command line of `make check`"),
+    ("impl/barrier/trio_*.py", {"trio"}, ANYWHERE, "adapt the barrier to trio; only `impl.trio` imports them"),
     ("impl/tensor_plane.py", {"torch"}, ANYWHERE, "adapts torch tensors; `import impl` loads it on demand"),
     ("impl/torch_*.py", {"torch"}, ANYWHERE, "adapt torch modules and optimizers; `import impl` loads them on demand"),
     ("impl/store/*", {"torch", "safetensors"}, LAZILY, "tensors lie in safetensors files"),
@@ -202,7 +203,8 @@ def test_import_impl_loads_no_heavy_package() -> None:
     """Seconds and gigabytes for torch are for those who store tensors."""
     program = "import sys; from impl import CheckpointBarrier; print(*sys.modules)"
     loaded = {name.partition(".")[0] for name in python(program).split()}
-    assert loaded & {"torch", "numpy", "safetensors", "ray", "z3", "rich", "spec", "interleavings", "proofs"} == set()
+    heavy = {"torch", "numpy", "safetensors", "trio", "ray", "z3", "rich"}
+    assert loaded & (heavy | {"spec", "interleavings", "proofs"}) == set()
 
 
 def test_import_impl_takes_at_most_150_ms() -> None:

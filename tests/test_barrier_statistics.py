@@ -2,142 +2,124 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 
 import pytest
-from barrier_holders import cancelled, exclusive, holding, shared
-from jumping_clock import run_in_virtual_time
+from barrier_holders import exclusive, holding, shared
+from front_ends import FrontEnd, in_virtual_time, on_both_front_ends
 
-from impl import CheckpointBarrier
 from impl.barrier.statistics import KEPT, DurationRecorder
 
 
-def test_waits_and_blocks_are_counted_by_kind() -> None:
+@in_virtual_time
+async def test_waits_and_blocks_are_counted_by_kind(front: FrontEnd) -> None:
     """`blocked` counts those that found the gate shut, `waits` those of them that were let in, with their seconds."""
+    barrier = front.barrier()
 
-    async def main() -> None:
-        barrier = CheckpointBarrier()
+    async def write(kind: str) -> None:
+        async with barrier.mutation(kind):
+            pass
 
-        async def write(kind: str) -> None:
-            async with barrier.mutation(kind):
-                pass
-
-        await write("clears")
-        saver = await holding(barrier, exclusive)
-        tasks = [asyncio.create_task(write(kind)) for kind in ("commits", "commits", "clears")]
-        await asyncio.sleep(2.0)
-        figures = barrier.statistics()
-        assert (figures.waiting_mutations, figures.checkpoint_active) == (3, True)
-        assert figures.blocked == {"commits": 2, "clears": 1}
-        assert figures.waits == {}
-        await cancelled(tasks[0])
-        await saver.finish()
-        await asyncio.gather(*tasks[1:])
-        figures = barrier.statistics()
-        assert figures.blocked == {"commits": 2, "clears": 1}
-        assert {kind: wait.count for kind, wait in figures.waits.items()} == {"commits": 1, "clears": 1}
-        assert figures.waits["commits"].total == pytest.approx(2.0)
-        assert figures.waits["commits"].longest == pytest.approx(2.0)
-        assert (figures.mutation_version, figures.most_waiting_mutations) == (3, 3)
-
-    run_in_virtual_time(main())
+    await write("clears")
+    saver = await holding(front, barrier, exclusive)
+    tasks = [front.start(write, kind) for kind in ("commits", "commits", "clears")]
+    await front.sleep(2.0)
+    figures = barrier.statistics()
+    assert (figures.waiting_mutations, figures.checkpoint_active) == (3, True)
+    assert figures.blocked == {"commits": 2, "clears": 1}
+    assert figures.waits == {}
+    await tasks[0].cancel_and_wait()
+    await saver.finish()
+    for task in tasks[1:]:
+        await task.value()
+    figures = barrier.statistics()
+    assert figures.blocked == {"commits": 2, "clears": 1}
+    assert {kind: wait.count for kind, wait in figures.waits.items()} == {"commits": 1, "clears": 1}
+    assert figures.waits["commits"].total == pytest.approx(2.0)
+    assert figures.waits["commits"].longest == pytest.approx(2.0)
+    assert (figures.mutation_version, figures.most_waiting_mutations) == (3, 3)
 
 
-def test_window_and_drain_are_measured_apart() -> None:
+@in_virtual_time
+async def test_window_and_drain_are_measured_apart(front: FrontEnd) -> None:
     """How long cuts were open is what the writers pay; how long they waited is what the saver pays."""
-
-    async def main() -> None:
-        barrier = CheckpointBarrier()
-        for drain, window in ((1.0, 0.1), (3.0, 0.3), (2.0, 0.2)):
-            writer = await holding(barrier, shared)
-            saver = await holding(barrier, exclusive)
-            await asyncio.sleep(drain)
-            await writer.finish()
-            await asyncio.sleep(window)
-            await saver.finish()
-        figures = barrier.statistics()
-        assert figures.drain.count == figures.window.count == 3
-        assert [figures.drain.p50, figures.drain.longest] == pytest.approx([2.0, 3.0])
-        assert [figures.window.p50, figures.window.longest] == pytest.approx([0.2, 0.3])
-
-    run_in_virtual_time(main())
-
-
-def test_a_checkpoint_that_is_handed_the_cut_has_not_drained() -> None:
-    """It waited behind another one, which is no drain."""
-
-    async def main() -> None:
-        barrier = CheckpointBarrier()
-        first, second = await holding(barrier, exclusive), await holding(barrier, exclusive)
-        await asyncio.sleep(50.0)
-        await first.finish()
-        await second.finish()
-        assert barrier.statistics().drain.longest == 0.0
-
-    run_in_virtual_time(main())
-
-
-def test_the_drain_begins_when_the_request_heads_the_queue() -> None:
-    """The hour behind another checkpoint is no drain; the two seconds for the writers after it are."""
-
-    async def main() -> None:
-        barrier = CheckpointBarrier()
-        first = await holding(barrier, exclusive)
-        second = await holding(barrier, exclusive)
-        writer = await holding(barrier, shared)
-        await asyncio.sleep(3600.0)
-        await first.finish()
-        await asyncio.sleep(2.0)
+    barrier = front.barrier()
+    for drain, window in ((1.0, 0.1), (3.0, 0.3), (2.0, 0.2)):
+        writer = await holding(front, barrier, shared)
+        saver = await holding(front, barrier, exclusive)
+        await front.sleep(drain)
         await writer.finish()
-        await second.finish()
-        assert barrier.statistics().drain.longest == pytest.approx(2.0)
-
-    run_in_virtual_time(main())
-
-
-def test_holders_are_listed_oldest_first_with_age_and_place() -> None:
-    """The list that a stalled run is read by."""
-
-    async def main() -> None:
-        barrier = CheckpointBarrier()
-        old = await holding(barrier, shared, name="old")
-        await asyncio.sleep(5.0)
-        young = await holding(barrier, shared, name="young")
-        await asyncio.sleep(1.0)
-        holders = barrier.statistics().holders
-        assert [(holder.task, holder.kind) for holder in holders] == [("old", "write"), ("young", "write")]
-        assert [holder.age for holder in holders] == pytest.approx([6.0, 1.0])
-        assert all("barrier_holders.py:" in holder.place for holder in holders)
-        await old.finish()
-        await young.finish()
-        assert barrier.statistics().holders == ()
-
-    run_in_virtual_time(main())
-
-
-def test_a_section_that_waited_is_as_old_as_its_grant() -> None:
-    """It holds from there; the wait before is somebody else's age."""
-
-    async def main() -> None:
-        barrier = CheckpointBarrier()
-        saver = await holding(barrier, exclusive)
-        writer = await holding(barrier, shared)
-        await asyncio.sleep(7.0)
+        await front.sleep(window)
         await saver.finish()
-        await asyncio.sleep(2.0)
-        (holder,) = barrier.statistics().holders
-        assert holder.age == pytest.approx(2.0)
-        await writer.finish()
-
-    run_in_virtual_time(main())
+    figures = barrier.statistics()
+    assert figures.drain.count == figures.window.count == 3
+    assert [figures.drain.p50, figures.drain.longest] == pytest.approx([2.0, 3.0])
+    assert [figures.window.p50, figures.window.longest] == pytest.approx([0.2, 0.3])
 
 
-async def test_a_snapshot_does_not_change_and_changes_nothing() -> None:
+@in_virtual_time
+async def test_a_checkpoint_that_is_handed_the_cut_has_not_drained(front: FrontEnd) -> None:
+    """It waited behind another one, which is no drain."""
+    barrier = front.barrier()
+    first, second = await holding(front, barrier, exclusive), await holding(front, barrier, exclusive)
+    await front.sleep(50.0)
+    await first.finish()
+    await second.finish()
+    assert barrier.statistics().drain.longest == 0.0
+
+
+@in_virtual_time
+async def test_the_drain_begins_when_the_request_heads_the_queue(front: FrontEnd) -> None:
+    """The hour behind another checkpoint is no drain; the two seconds for the writers after it are."""
+    barrier = front.barrier()
+    first = await holding(front, barrier, exclusive)
+    second = await holding(front, barrier, exclusive)
+    writer = await holding(front, barrier, shared)
+    await front.sleep(3600.0)
+    await first.finish()
+    await front.sleep(2.0)
+    await writer.finish()
+    await second.finish()
+    assert barrier.statistics().drain.longest == pytest.approx(2.0)
+
+
+@in_virtual_time
+async def test_holders_are_listed_oldest_first_with_age_and_place(front: FrontEnd) -> None:
+    """The list that a stalled run is read by."""
+    barrier = front.barrier()
+    old = await holding(front, barrier, shared, name="old")
+    await front.sleep(5.0)
+    young = await holding(front, barrier, shared, name="young")
+    await front.sleep(1.0)
+    holders = barrier.statistics().holders
+    assert [(holder.task, holder.kind) for holder in holders] == [("old", "write"), ("young", "write")]
+    assert [holder.age for holder in holders] == pytest.approx([6.0, 1.0])
+    assert all("barrier_holders.py:" in holder.place for holder in holders)
+    await old.finish()
+    await young.finish()
+    assert barrier.statistics().holders == ()
+
+
+@in_virtual_time
+async def test_a_section_that_waited_is_as_old_as_its_grant(front: FrontEnd) -> None:
+    """It holds from there; the wait before is somebody else's age."""
+    barrier = front.barrier()
+    saver = await holding(front, barrier, exclusive)
+    writer = await holding(front, barrier, shared)
+    await front.sleep(7.0)
+    await saver.finish()
+    await front.sleep(2.0)
+    (holder,) = barrier.statistics().holders
+    assert holder.age == pytest.approx(2.0)
+    await writer.finish()
+
+
+@on_both_front_ends
+async def test_a_snapshot_does_not_change_and_changes_nothing(front: FrontEnd) -> None:
     """What was read stays as it was, and writing to it reaches nobody."""
-    barrier = CheckpointBarrier()
-    saver = await holding(barrier, exclusive)
-    writer = await holding(barrier, shared)
+    barrier = front.barrier()
+    saver = await holding(front, barrier, exclusive)
+    writer = await holding(front, barrier, shared)
     figures = barrier.statistics()
     copied = dataclasses.asdict(figures)
     await saver.finish()

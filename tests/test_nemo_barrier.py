@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from barrier_holders import cancelled, holding
 from loop_turns import turns
-from nemo_sections import Side, idle, once, removal, section
+from nemo_sections import Side, cancelled, idle, once, removing, section
 
 from impl import BarrierReentered, CleancutError, DrainTimeout, Key, Ledger, StaleCut, UsageError
 from impl.nemo import (
@@ -41,7 +40,7 @@ def test_made_without_arguments_before_a_loop_and_used_in_one_loop_after_the_oth
     barrier = DataPlaneCheckpointBarrier()
 
     async def contended() -> None:
-        holder = await holding(barrier, removal)
+        holder = await removing(barrier)
         checkpoint = asyncio.create_task(once(barrier, "checkpoint"))
         await turns()
         await holder.finish()
@@ -220,7 +219,7 @@ async def test_a_child_task_is_refused_a_section_under_its_parents_and_is_let_in
 async def test_a_drain_may_have_a_limit_and_its_error_goes_where_the_pump_retries() -> None:
     """The periodic saver takes TimeoutError and OSError for faults that pass, and anything else for the end."""
     barrier = DataPlaneCheckpointBarrier(drain_timeout=0.0)
-    holder = await holding(barrier, removal, name="finalizer")
+    holder = await removing(barrier, name="finalizer")
     with pytest.raises(DrainTimeout, match="finalizer") as caught:
         await once(barrier, "checkpoint")
     assert isinstance(caught.value, OSError), "a TimeoutError is one"
@@ -233,7 +232,7 @@ async def test_a_drain_may_have_a_limit_and_its_error_goes_where_the_pump_retrie
 async def test_without_arguments_nothing_expires_and_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """As there: a slot may span a call of any length."""
     barrier = DataPlaneCheckpointBarrier()
-    holder = await holding(barrier, removal)
+    holder = await removing(barrier)
     saving = asyncio.create_task(once(barrier, "checkpoint"))
     await turns(200)
     assert holder.inside

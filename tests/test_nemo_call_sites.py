@@ -8,9 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import pytest
-from barrier_holders import holding
 from loop_turns import turns
-from nemo_sections import idle, once, removal
+from nemo_sections import idle, once, removing
 
 from impl import BarrierReentered
 from impl.nemo import CheckpointMutationKind, DataPlaneCheckpointBarrier, DataPlaneMutationCut
@@ -101,7 +100,7 @@ async def test_a_commit_that_ends_badly_cleans_up_inside_its_slot_and_a_checkpoi
 async def test_a_second_cancellation_while_the_slot_is_left_leaks_nothing() -> None:
     """There an exit that awaits a lock can be cancelled in between; here it awaits nothing."""
     barrier = DataPlaneCheckpointBarrier()
-    holder = await holding(barrier, removal)
+    holder = await removing(barrier)
     saving = asyncio.create_task(once(barrier, "checkpoint"))
     await turns()
     holder.task.cancel()

@@ -4,10 +4,9 @@ import asyncio
 import dataclasses
 
 import pytest
-from barrier_holders import cancelled, holding
 from jumping_clock import run_in_virtual_time
 from loop_turns import turns
-from nemo_sections import once, removal
+from nemo_sections import cancelled, once, removing
 
 from impl import BarrierClosed
 from impl.nemo import (
@@ -89,7 +88,7 @@ def test_waits_show_when_they_have_ended_and_a_reading_takes_them() -> None:
 async def test_the_state_of_the_instant_is_not_reset() -> None:
     """Active and waiting mutations are still there in the next reading; the highest count begins at those that wait."""
     barrier = DataPlaneCheckpointBarrier()
-    holder = await holding(barrier, removal)
+    holder = await removing(barrier)
     saving = asyncio.create_task(once(barrier, "checkpoint"))
     await turns()
     waiters = [asyncio.create_task(once(barrier, "mutation")) for _ in range(3)]
@@ -105,7 +104,7 @@ async def test_the_state_of_the_instant_is_not_reset() -> None:
 async def test_a_checkpoint_is_active_while_it_drains_while_it_is_open_and_not_after() -> None:
     """Active means: a mutation that asks now has to wait."""
     barrier = DataPlaneCheckpointBarrier()
-    holder = await holding(barrier, removal)
+    holder = await removing(barrier)
     saver = asyncio.create_task(once(barrier, "checkpoint"))
     await turns()
     assert (await barrier.drain_telemetry()).checkpoint_active, "draining"

@@ -123,7 +123,7 @@ class AdmissionCore:
     def request_slot_nowait(self, ticket: Ticket) -> bool:
         """Ask for a shared section that need not wait; False, and nothing changed, when it would have to."""
         if ticket.standing is not NEW:
-            raise _used_twice(ticket)
+            raise used_twice(ticket)
         if self.gate_open:
             self.inside[ticket] = None
             ticket.standing = LIVE
@@ -137,7 +137,7 @@ class AdmissionCore:
         From here on the gate is shut: this is where the barrier bars.
         """
         if ticket.standing is not NEW:
-            raise _used_twice(ticket)
+            raise used_twice(ticket)
         self._refuse_when_closed(ticket)
         self.gate_open = False
         if self.inside or self._cut is not None:
@@ -276,7 +276,8 @@ class AdmissionCore:
             )
 
 
-def _used_twice(ticket: Ticket) -> UsageError:
+def used_twice(ticket: Ticket) -> UsageError:
+    """The error for a ticket that asks a second time."""
     return UsageError(
         f"a section (kind {ticket.kind!r}) was entered twice, but each is for one use; the likely cause is a section "
         "kept in a variable. Ask the barrier for a new one each time."

@@ -13,20 +13,20 @@ from __future__ import annotations
 
 import asyncio
 from asyncio.events import _get_running_loop
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from sys import _getframe
 from threading import get_ident
 from time import monotonic
 
-from ..errors import BarrierClosed, DrainTimeout, Holder, WrongLoop
-from .admission import LIVE, NEW, WAITING, AdmissionCore, Ticket
+from ..errors import WrongLoop
+from .admission import NEW
 from .arguments import UNSET, Tracer, Unset, seconds
-from .hold_watch import HoldWatch
-from .sections import AsyncioSection, CheckpointSection, DetachedContext, ImmediateSection, MutationSection
-from .statistics import BarrierStatistics, Recorder, named
+from .asyncio_sections import AsyncioSection, CheckpointSection, ImmediateSection, MutationSection
+from .front_end import BarrierFrontEnd
+from .section import Section, Timer, raise_refusal
 
 
-class CheckpointBarrier:
+class CheckpointBarrier(BarrierFrontEnd):
     """Shared mutation slots and one exclusive checkpoint. Constructible before there is a loop.
 
     It belongs to one event loop at a time and moves to another only when idle and when the former does not run.
@@ -41,24 +41,9 @@ class CheckpointBarrier:
         hold_warning: float | None = None,
         trace: Tracer | None = None,
     ) -> None:
-        self.name = name
-        self._trace = trace
-        self._sections_named = 0
-        self._drain_timeout = seconds("drain_timeout", drain_timeout)
-        limit = seconds("hold_warning", hold_warning)
-        self._hold_watch = None if limit is None else HoldWatch(self, limit)
-        # Somebody wants to see every section; without, a free one passes by faster.
-        self._watched = self._trace is not None or self._hold_watch is not None
-        self._core = AdmissionCore()
-        self._recorder = Recorder()
+        super().__init__(name, drain_timeout, hold_warning, trace)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
-        self._time: Callable[[], float] = _no_time
-        # Checkpoints on their way through the loop; later ones go the same way, so that none overtakes them.
-        self._arriving: dict[CheckpointSection, None] = {}
-        # Invariant one_drain: `_drain_timer` belongs to `_draining`, the checkpoint that heads the queue.
-        self._draining: CheckpointSection | None = None
-        self._drain_timer: asyncio.TimerHandle | None = None
 
     # -- sections
 
@@ -101,66 +86,6 @@ class CheckpointBarrier:
         section.timeout = self._drain_timeout if isinstance(timeout, Unset) else seconds("timeout", timeout)
         return section
 
-    def detached(self) -> DetachedContext:
-        """A plain context manager: tasks started inside may outlive the sections that their starter holds."""
-        return DetachedContext(self)
-
-    # -- views and control
-
-    @property
-    def mutation_version(self) -> int:
-        """How many shared sections have ended, failed ones included. Exact inside a cut."""
-        return self._core.mutation_version
-
-    def statistics(self) -> BarrierStatistics:
-        """A snapshot. Ages are in the clock of the loop that the barrier belongs to."""
-        core, recorder = self._core, self._recorder
-        return BarrierStatistics(
-            name=self.name,
-            mutation_version=core.mutation_version,
-            active_mutations=core.active_mutations,
-            waiting_mutations=core.waiting_mutations,
-            most_waiting_mutations=core.most_waiting,
-            checkpoint_active=core.cut is not None,
-            waiting_checkpoints=core.waiting_checkpoints,
-            expired_checkpoints=recorder.expired,
-            blocked=dict(recorder.blocked),
-            waits=dict(recorder.waits),
-            window=recorder.window.summary(),
-            drain=recorder.drain.summary(),
-            holders=self._holders(),
-            closed_because=core.closed_because,
-        )
-
-    def close(self, reason: str) -> None:
-        """Refuse all later requests with BarrierClosed and wake the waiting ones with it; open sections finish.
-
-        The first reason stays. Call it in the barrier's own thread.
-        """
-        if self._loop is not None and self._loop.is_running() and _get_running_loop() is not self._loop:
-            raise WrongLoop(
-                f"barrier {self.name!r} was closed from outside its event loop while that runs. "
-                "Use `loop.call_soon_threadsafe(barrier.close, reason)`."
-            )
-        if self._core.closed_because is not None:
-            return
-        woken = self._core.close(reason)
-        self._watch_drain()
-        for section in woken:
-            assert isinstance(section, AsyncioSection)
-            section.refusal = BarrierClosed(
-                f"a waiting section (kind {section.kind!r}) of barrier {self.name!r} was given up, because the barrier "
-                f"was closed: {reason}. The run is ending; nothing was changed."
-            )
-            self._trace_withdrawal(section, "closed")
-            section.task = None
-            self._wake(section)
-
-    def emit(self, action: str, **fields: object) -> None:
-        """Pass an event of another part to the tracer; nothing without one."""
-        if self._trace is not None:
-            self._trace(action, **fields)
-
     # -- entry
 
     def _bind(self) -> asyncio.Task[object] | None:
@@ -175,17 +100,12 @@ class CheckpointBarrier:
             raise WrongLoop(
                 f"barrier {self.name!r} was used where no event loop runs; the likely cause is a worker thread. "
                 "Enter the section in a coroutine and hand the work to the thread from there, or use "
-                "`asyncio.run_coroutine_threadsafe(coroutine, loop)`."
+                "`asyncio.run_coroutine_threadsafe(coroutine, loop)`. On trio use `impl.trio.CheckpointBarrier`."
             )
         if former is not None:
             if not self._core.free:
                 if former.is_closed():
-                    raise WrongLoop(
-                        f"the event loop of barrier {self.name!r} was closed while sections were open or waiting "
-                        f"({named(self._holders()) or 'none open'}). The likely cause is a task that was dropped "
-                        "instead of cancelled. What the sections protect may be half changed: restore it, and build a "
-                        "new barrier."
-                    )
+                    raise self._dropped("event loop", "a task that was dropped instead of cancelled")
                 raise WrongLoop(self._foreign("sections are open or waiting in the former"))
             if former.is_running():
                 raise WrongLoop(self._foreign("the former still runs"))
@@ -206,82 +126,32 @@ class CheckpointBarrier:
             "every section has ended."
         )
 
-    def _must_pass_through_loop(self) -> bool:
-        return self._core.closed_because is None and (self._core.free or bool(self._arriving))
-
-    def _entered(self, section: AsyncioSection) -> None:
-        """Show a section that was let in at once to the tracer and to the hold watch."""
-        if self._hold_watch is not None:
-            self._hold_watch.opened(section)
-        self._trace_request(section)
-        self._trace_section("open_cut" if section.exclusive else "enter_slot", section)
-
     async def _wait(self, section: AsyncioSection) -> None:
         """Wait for the grant of a queued request; whatever ends the wait, the request is settled afterwards."""
         assert self._loop is not None
-        section.since = self._time()
-        section.refusal = None
         section.waiter = self._loop.create_future()
-        if section.exclusive:
-            self._watch_drain()
-        else:
-            self._recorder.mutation_blocked(section.kind)
-        self._trace_request(section)
+        self._queued(section)
         try:
             await section.waiter
         except BaseException:
             # The same exception passes out, whoever was woken by this.
-            if section.standing is LIVE:
-                self._release(section)
-            elif section.standing is WAITING:
-                self._withdraw(section, "cancelled")
+            self._settle(section)
             raise
         finally:
             section.waiter = None
-        if section.refusal is not None:
-            try:
-                raise section.refusal
-            finally:
-                # The error's traceback holds this frame and so the section: no circle through both.
-                section.refusal = None
+        raise_refusal(section)
 
-    def _grant(self, sections: Sequence[Ticket]) -> None:
-        """Tell sections which the core has counted in. Their tasks run later; they hold from here on."""
-        if not sections:
-            return
-        now = self._time()
-        for section in sections:
-            assert isinstance(section, AsyncioSection)
-            if isinstance(section, CheckpointSection):
-                # One that was handed the cut by its predecessor has headed the queue for no time at all.
-                self._recorder.drain.add(now - section.headed_at if section is self._draining else 0.0)
-            else:
-                self._recorder.mutation_waited(section.kind, now - section.since)
-            section.since = now
-            self._wake(section)
-            if self._hold_watch is not None:
-                self._hold_watch.opened(section)
-            self._trace_section("open_cut" if section.exclusive else "enter_slot", section)
-
-    def _wake(self, section: AsyncioSection) -> None:
+    def _wake(self, section: Section) -> None:
+        assert isinstance(section, AsyncioSection)
         waiter = section.waiter
         if waiter is not None and not waiter.done() and not waiter.get_loop().is_closed():
             waiter.set_result(None)
 
+    def _on_its_way_out(self, section: Section) -> bool:
+        assert isinstance(section, AsyncioSection)
+        return section.waiter is None or section.waiter.done()
+
     # -- exit
-
-    def _release(self, section: AsyncioSection) -> None:
-        """Give an open section back, and let in whom it kept out. Never awaits."""
-        self._left(section, self._core.leave(section))
-        section.task = None
-
-    def _left(self, section: AsyncioSection, let_in: Sequence[Ticket]) -> None:
-        """Follow up on a section that the core has counted out."""
-        if section.exclusive:
-            self._recorder.window.add(self._time() - section.since)
-        self._trace_section("close_cut" if section.exclusive else "leave_slot", section)
-        self._grant(let_in)
-        self._watch_drain()
 
     def _release_elsewhere(self, section: AsyncioSection) -> None:
         """Give a section back from a thread that is not the loop's: there, if it still runs, and here if not.
@@ -294,75 +164,26 @@ class CheckpointBarrier:
         else:
             self._release(section)
 
-    def _withdraw(self, section: AsyncioSection, reason: str) -> None:
-        let_in = self._core.withdraw(section)
-        self._trace_withdrawal(section, reason)
-        section.task = None
-        self._grant(let_in)
-        self._watch_drain()
+    # -- the loop
 
-    # -- the drain limit
+    def _call_later(self, delay: float, callback: Callable[..., None], *arguments: Section) -> Timer | None:
+        if self._loop is None or self._loop.is_closed():
+            return None
+        return self._loop.call_later(delay, callback, *arguments)
 
-    def _watch_drain(self) -> None:
-        """Start the clock of the checkpoint that came to head the queue, and stop that of its predecessor."""
-        head = self._core.draining
-        if head is self._draining:
-            return
-        if self._drain_timer is not None:
-            self._drain_timer.cancel()
-            self._drain_timer = None
-        if head is None:
-            self._draining = None
-            return
-        assert isinstance(head, CheckpointSection)
-        self._draining = head
-        head.headed_at = self._time()
-        if head.timeout is not None and self._loop is not None and not self._loop.is_closed():
-            self._drain_timer = self._loop.call_later(head.timeout, self._drain_limit_reached, head)
-
-    def _drain_limit_reached(self, section: CheckpointSection) -> None:
-        # One turn later, so that a grant in this turn wins, on whichever side of the timer it falls.
+    def _call_after_this_turn(self, callback: Callable[..., None], *arguments: Section) -> None:
         assert self._loop is not None
-        self._loop.call_soon(self._abandon, section)
+        self._loop.call_soon(callback, *arguments)
 
-    def _abandon(self, section: CheckpointSection) -> None:
-        """Give a drain up. A request that was granted or cancelled in the meantime is not touched."""
-        if section.standing is not WAITING or section.waiter is None or section.waiter.done():
-            return
-        holders = self._holders()
-        section.refusal = DrainTimeout(
-            f"the checkpoint of barrier {self.name!r}, asked for by {section.task_name!r} at {section.place}, was "
-            f"given up: after {section.timeout} s of draining, {len(holders)} not ended: {named(holders)}. The likely "
-            "cause is a holder that waits for the trainer, or for this save, inside its section. The writers proceed "
-            "and nothing was read; move that wait out of the section, or raise the drain limit, and save again.",
-            holders,
-        )
-        self._recorder.expired += 1
-        self._wake(section)
-        self._withdraw(section, "expired")
+    def _call_off(self, timer: Timer) -> None:
+        timer.cancel()
 
-    # -- events
+    def _refuse_close_from_outside(self) -> None:
+        if self._loop is not None and self._loop.is_running() and _get_running_loop() is not self._loop:
+            raise WrongLoop(
+                f"barrier {self.name!r} was closed from outside its event loop while that runs. "
+                "Use `loop.call_soon_threadsafe(barrier.close, reason)`."
+            )
 
-    def _holders(self) -> tuple[Holder, ...]:
-        now = self._time()
-        return tuple(section.as_holder(now) for section in self._core.holders() if isinstance(section, AsyncioSection))
-
-    def _trace_request(self, section: AsyncioSection) -> None:
-        if self._trace is not None:
-            self._sections_named += 1
-            section.number = self._sections_named
-            self._trace_section("request_cut" if section.exclusive else "request_slot", section)
-
-    def _trace_section(self, action: str, section: AsyncioSection) -> None:
-        if self._trace is not None:
-            self._trace(action, section=section.number, task=section.task_name, kind=section.kind)
-
-    def _trace_withdrawal(self, section: AsyncioSection, reason: str) -> None:
-        if self._trace is None:
-            return
-        fields = {"section": section.number, "task": section.task_name, "kind": section.kind, "reason": reason}
-        self._trace("withdraw_cut" if section.exclusive else "withdraw_slot", **fields)
-
-
-def _no_time() -> float:
-    return 0.0
+    def _current_task(self) -> asyncio.Task[object] | None:
+        return None if _get_running_loop() is None else asyncio.current_task()

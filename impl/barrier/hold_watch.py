@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from .sections import AsyncioSection
+from .section import Section, Timer
 
 if TYPE_CHECKING:
-    from .asyncio_barrier import CheckpointBarrier
+    from .front_end import BarrierFrontEnd
 
 logger = logging.getLogger("cleancut.barrier")
 
@@ -21,12 +20,12 @@ class HoldWatch:
     for, and rests. So it outlives the last section by at most the limit.
     """
 
-    def __init__(self, barrier: CheckpointBarrier, limit: float) -> None:
+    def __init__(self, barrier: BarrierFrontEnd, limit: float) -> None:
         self._barrier = barrier
         self._limit = limit
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
 
-    def opened(self, section: AsyncioSection) -> None:
+    def opened(self, section: Section) -> None:
         """A section was let in."""
         section.warned = False
         if self._timer is None:
@@ -35,13 +34,11 @@ class HoldWatch:
     def forget_loop(self) -> None:
         """The barrier moves to another loop, idle; the timer stays behind."""
         if self._timer is not None:
-            self._timer.cancel()
+            self._barrier._call_off(self._timer)
             self._timer = None
 
     def _look_in(self, delay: float) -> None:
-        loop = self._barrier._loop
-        if loop is not None and not loop.is_closed():
-            self._timer = loop.call_later(delay, self._look)
+        self._timer = self._barrier._call_later(delay, self._look)
 
     def _look(self) -> None:
         self._timer = None
@@ -49,7 +46,7 @@ class HoldWatch:
         now = barrier._time()
         due: list[float] = []
         for section in barrier._core.holders():
-            assert isinstance(section, AsyncioSection)
+            assert isinstance(section, Section)
             left = self._limit - (now - section.since)
             if section.warned:
                 continue

@@ -96,5 +96,5 @@ QUEUE = scenario(
     "queue",
     "2 mutators of 1 write and 2 checkpoints, one behind the other, one cancellation anywhere",
     BarrierScope(writers=2, rounds=1, checkpointers=2, cancellations=1),
-    Pinned(states=6_398, schedules=1_013_379),
+    Pinned(states=6_150, schedules=1_013_379),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from impl.barrier import CheckpointBarrier
-from impl.barrier.sections import AsyncioSection
+from impl.barrier.asyncio_sections import AsyncioSection
 from impl.barrier.statistics import Recorder
 
 from ..follower import Coverage, Follower

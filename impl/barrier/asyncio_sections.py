@@ -12,17 +12,14 @@ CPython 3.11 asks the kernel whenever it is asked for the running loop.
 from __future__ import annotations
 
 import asyncio
-from asyncio import current_task
-from asyncio.events import _get_running_loop
 from collections.abc import Mapping
 from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar
-from weakref import ref
 
-from ..errors import CleancutError, WouldBlock
 from .admission import ENDED, LIVE, NEW
-from .cut import HELD, Cut, Detachment, Held, Nested, chain, links, outer_sections
+from .cut import HELD, Cut, Held, Nested, outer_sections
+from .section import Section, would_block
 
 if TYPE_CHECKING:
     from .asyncio_barrier import CheckpointBarrier
@@ -36,22 +33,15 @@ _RUNNING: Mapping[asyncio.AbstractEventLoop | None, asyncio.Task[object]]
 _RUNNING = getattr(asyncio.tasks, "_current_tasks", {})
 
 
-class AsyncioSection(Cut):
+class AsyncioSection(Section):
     """What the sections of both sides have beyond a token: the asking task, and the future it waits on."""
 
-    __slots__ = ("number", "refusal", "task", "waiter", "warned")
+    __slots__ = ("waiter",)
 
     barrier: CheckpointBarrier
-    # What events call this section, unique for its barrier. Set by the first event, if there is a tracer.
-    number: int
-    # Set from the request to the end of the section: a token that outlives its section must not keep the task alive.
     task: asyncio.Task[object] | None
     # Set while the request waits. Its result says only "look again": what happened stands in the other fields.
     waiter: asyncio.Future[None] | None
-    # Why a waiting request was withdrawn by somebody else: its drain limit, or the closing of the barrier.
-    refusal: CleancutError | None
-    # Its long hold was logged.
-    warned: bool
 
     @property
     def task_name(self) -> str | None:
@@ -123,10 +113,7 @@ class ImmediateSection(AsyncioSection):
             core.inside[self] = None
             self.standing = LIVE
         elif not core.request_slot_nowait(self):
-            raise WouldBlock(
-                f"a mutation (kind {self.kind!r}) of barrier {barrier.name!r} would have to wait: a checkpoint is open "
-                "or draining. Use `async with barrier.mutation(...)` to wait for it, or try again later."
-            )
+            raise would_block(self)
         self.task = task
         self.since = barrier._time()
         if barrier._watched:
@@ -155,12 +142,9 @@ class ImmediateSection(AsyncioSection):
 class CheckpointSection(AsyncioSection):
     """The exclusive section: `async with barrier.checkpoint() as cut`."""
 
-    __slots__ = ("headed_at", "timeout")
+    __slots__ = ("timeout",)
 
     exclusive: ClassVar[bool] = True
-    # The drain limit in seconds, counted from `headed_at`, when the request came to head the queue.
-    timeout: float | None
-    headed_at: float
 
     async def __aenter__(self) -> Cut:
         barrier = self.barrier
@@ -177,10 +161,7 @@ class CheckpointSection(AsyncioSection):
         open_at_once = barrier._core.request_cut(self)
         self.task = task
         if open_at_once:
-            self.since = barrier._time()
-            barrier._recorder.drain.add(0.0)
-            if barrier._watched:
-                barrier._entered(self)
+            barrier._opened_at_once(self)
         else:
             await barrier._wait(self)
         _hold(self if outer is None else Nested(self, outer))
@@ -194,40 +175,3 @@ class CheckpointSection(AsyncioSection):
             self.barrier._release_elsewhere(self)
         else:
             self.barrier._release(self)
-
-
-class DetachedContext:
-    """`with barrier.detached():` tasks started inside are not bound by the sections that the starter holds.
-
-    The starter itself stays bound. It must not wait for such a task while it holds its section: the task may wait for
-    a checkpoint, and the checkpoint waits for the section.
-    """
-
-    __slots__ = ("_barrier", "_mark")
-
-    def __init__(self, barrier: CheckpointBarrier) -> None:
-        self._barrier = barrier
-        self._mark: Detachment | None = None
-
-    def __enter__(self) -> None:
-        task = _current_task_or_none()
-        maker = None if task is None else ref(task)
-
-        def made_here() -> bool:
-            return maker is not None and maker() is _current_task_or_none()
-
-        self._mark = Detachment(self._barrier, made_here)
-        _hold(Nested(self._mark, _held()))
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Take the mark out, wherever it is by now; sections opened above it stay."""
-        rest = chain([section for section in links(_held()) if section is not self._mark])
-        assert rest is not None, "below a mark there is at least a dead link"
-        _hold(rest)
-
-
-def _current_task_or_none() -> asyncio.Task[object] | None:
-    """The running task; None in a callback and in a thread without a loop."""
-    return None if _get_running_loop() is None else current_task()
