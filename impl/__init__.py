@@ -30,6 +30,7 @@ from .errors import (
     StoreBusy,
     StoreFailed,
     StoreFull,
+    TraceUnreadable,
     UsageError,
     WouldBlock,
     WrongLoop,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from .slots import BufferSnapshot, Claim, Slot
     from .tensor_plane import TensorPlane
     from .torch_trainer_state import TorchTrainerState
+    from .tracing import JsonlTracer, read_trace
     from .trainer_state import TrainerState
 
 _LOADED_AT_FIRST_USE = {
@@ -85,6 +87,8 @@ _LOADED_AT_FIRST_USE = {
     "Slot": "slots",
     "TensorPlane": "tensor_plane",
     "TorchTrainerState": "torch_trainer_state",
+    "JsonlTracer": "tracing",
+    "read_trace": "tracing",
     "TrainerState": "trainer_state",
 }
 
@@ -122,6 +126,7 @@ __all__ = [
     "InOrderSampler",
     "Interval",
     "InvariantViolated",
+    "JsonlTracer",
     "Key",
     "Ledger",
     "LedgerEntry",
@@ -145,6 +150,7 @@ __all__ = [
     "StoreFull",
     "TensorPlane",
     "TorchTrainerState",
+    "TraceUnreadable",
     "Tracer",
     "TrainBatch",
     "TrainGroup",
@@ -155,6 +161,7 @@ __all__ = [
     "WindowedSampler",
     "WouldBlock",
     "WrongLoop",
+    "read_trace",
 ]
 
 

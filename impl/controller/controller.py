@@ -8,8 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ..barrier import CheckpointBarrier
 from ..buffer import ReplayBuffer
+from ..checkpointing.artifacts import identity_of
 from ..errors import CheckpointNotFound, UsageError
 from ..ledger import Ledger, Phase
 from ..samplers import Sampler
@@ -66,7 +69,12 @@ class Controller:
                 "checkpointer: none was given and ControllerConfig.recovery is True. Give one, or set recovery=False "
                 "for a run that is not saved."
             )
-        self._checkpointer = checkpointer if self.config.recovery else None
+        if self.config.resume == "must" and checkpointer is None:
+            raise UsageError(
+                "checkpointer: none was given, and ControllerConfig.resume is 'must'. There is nothing to resume from; "
+                "give the checkpointer of the run, or set resume='auto'."
+            )
+        self._checkpointer = checkpointer
         self._trainer = trainer
         if self._checkpointer is not None:
             self.barrier = self._checkpointer.barrier
@@ -86,7 +94,9 @@ class Controller:
                 buffer=buffer,
                 counters=self.progress,
                 generations=self.config.generations,
+                recovery=self.config.recovery,
             )
+        self._tell_tracer()
         self._supervisor = Supervisor()
         self.generation = Generation(self._parts, self._generate, self._supervisor)
         self._saves = SaveSchedule(self._parts, self._checkpointer, trainer)
@@ -100,6 +110,21 @@ class Controller:
         from ..tensor_plane import TensorPlane
 
         return ReplayBuffer(self.barrier, self.config.capacity or needed, TensorPlane(), self.ledger)
+
+    def _tell_tracer(self) -> None:
+        """Begin a segment of the trace under the identity of this run, if the tracer keeps segments."""
+        begin_run = getattr(self.barrier.tracer, "begin_run", None)
+        if begin_run is not None:
+            parts = self._parts
+            identity = identity_of(parts.loader, parts.sampler, self.config.generations)
+            begin_run(
+                {
+                    **msgspec.to_builtins(identity),
+                    "capacity": parts.buffer.capacity,
+                    "remainder": self.config.remainder,
+                    "recovery": self.config.recovery,
+                }
+            )
 
     async def run(self) -> RunReport:
         """Resume or begin, train to the end, save, close.
@@ -197,6 +222,7 @@ class Controller:
             admitted=phases[Phase.ADMITTED],
             reserved=phases[Phase.RESERVED],
             buffered=len(self.buffer.slots),
+            notice=restored.notice,
         )
 
     def _start_pumps(self) -> list[RunTask]:
@@ -237,6 +263,10 @@ class Controller:
             self._generate.close()
             self._train.close()
             self.barrier.close("the run is over" if error is None else f"the run failed: {error!r}")
+            close_tracer = getattr(self.barrier.tracer, "close", None)
+            if close_tracer is not None:
+                # In a thread, because it waits for the disk.
+                await asyncio.to_thread(close_tracer)
 
     def _describe(self) -> list[str]:
         running = self.generation.running
@@ -260,4 +290,5 @@ class Controller:
             saves=self._saves.begun,
             windows=self.barrier.statistics().window,
             failures=tuple(self._parts.failures),
+            recovery=self.config.recovery,
         )
