@@ -52,12 +52,15 @@ if TYPE_CHECKING:
         TrainBatch,
         TrainGroup,
     )
+    from .loader_protocol import Loader
     from .permits import Permit
     from .plane import DataPlane
     from .samplers import InOrderSampler, Sampler, TransactionalSampler, WindowedSampler
     from .slots import BufferSnapshot, Claim, Slot
     from .tensor_plane import TensorPlane
     from .torch_trainer_state import TorchTrainerState
+    from .torchdata_loader import Indexed, TorchdataPromptLoader
+    from .torchdata_state import TorchdataLoaderState
     from .tracing import JsonlTracer, read_trace
     from .trainer_state import TrainerState
 
@@ -76,6 +79,7 @@ _LOADED_AT_FIRST_USE = {
     "RunReport": "controller",
     "TrainBatch": "controller",
     "TrainGroup": "controller",
+    "Loader": "loader_protocol",
     "Permit": "permits",
     "DataPlane": "plane",
     "InOrderSampler": "samplers",
@@ -87,6 +91,9 @@ _LOADED_AT_FIRST_USE = {
     "Slot": "slots",
     "TensorPlane": "tensor_plane",
     "TorchTrainerState": "torch_trainer_state",
+    "Indexed": "torchdata_loader",
+    "TorchdataLoaderState": "torchdata_state",
+    "TorchdataPromptLoader": "torchdata_loader",
     "JsonlTracer": "tracing",
     "read_trace": "tracing",
     "TrainerState": "trainer_state",
@@ -124,6 +131,7 @@ __all__ = [
     "GroupId",
     "Holder",
     "InOrderSampler",
+    "Indexed",
     "Interval",
     "InvariantViolated",
     "JsonlTracer",
@@ -131,6 +139,7 @@ __all__ = [
     "Ledger",
     "LedgerEntry",
     "LedgerSnapshot",
+    "Loader",
     "LoaderState",
     "PendingSave",
     "Permit",
@@ -150,6 +159,8 @@ __all__ = [
     "StoreFull",
     "TensorPlane",
     "TorchTrainerState",
+    "TorchdataLoaderState",
+    "TorchdataPromptLoader",
     "TraceUnreadable",
     "Tracer",
     "TrainBatch",

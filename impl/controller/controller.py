@@ -15,6 +15,7 @@ from ..buffer import ReplayBuffer
 from ..checkpointing.artifacts import identity_of
 from ..errors import CheckpointNotFound, UsageError
 from ..ledger import Ledger, Phase
+from ..loader_protocol import Loader
 from ..samplers import Sampler
 from .callables import UserFunction
 from .config import ControllerConfig
@@ -30,7 +31,6 @@ from .watchdog import Watchdog
 
 if TYPE_CHECKING:
     from ..checkpointer import Checkpointer
-    from ..loader import PromptLoader
     from ..trainer_state import TrainerState
 
 logger = logging.getLogger("cleancut.controller")
@@ -47,7 +47,7 @@ class Controller:
     def __init__(
         self,
         *,
-        loader: PromptLoader,
+        loader: Loader,
         generate: Callable[[GenerationRequest], Any],
         train: Callable[[TrainBatch], Any],
         sampler: Sampler,
@@ -59,6 +59,11 @@ class Controller:
         self.config = config if config is not None else ControllerConfig()
         self._generate = UserFunction("generate", generate, threads=self.config.max_in_flight, see_out=False)
         self._train = UserFunction("train", train, threads=1, see_out=True)
+        if not isinstance(loader, Loader):
+            raise UsageError(
+                f"loader is a {type(loader).__name__}, which lacks methods of the Loader protocol. Put the dataset "
+                "into a PromptLoader, or a StatefulDataLoader into a TorchdataPromptLoader."
+            )
         if not isinstance(sampler, Sampler):
             raise UsageError(
                 f"sampler is a {type(sampler).__name__}, which lacks methods of the Sampler protocol. Use one of the "

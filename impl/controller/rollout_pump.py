@@ -73,6 +73,9 @@ class RolloutPump:
         A short batch that is to be dropped gives an admission without groups.
         """
         parts = self._parts
+        if (prepare := getattr(parts.loader, "prepare", None)) is not None:
+            self._doing = "reads a batch of the data"
+            await prepare()
         self._doing = "reserves a batch"
         async with parts.barrier.mutation("prompt_reservations") as cut:
             batch = parts.loader.next_batch(cut)
