@@ -108,6 +108,11 @@ class CheckpointBarrier:
     # -- views and control
 
     @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop that it belongs to; None before its first section."""
+        return self._loop
+
+    @property
     def tracer(self) -> Tracer | None:
         """Whoever is called with every event."""
         return self._trace

@@ -110,6 +110,11 @@ class Controller:
         self._restored: RestoredFrom | None = None
         self._started = False
 
+    @property
+    def checkpointer(self) -> Checkpointer | None:
+        """The checkpointer given, if there is one."""
+        return self._checkpointer
+
     def _own_buffer(self, needed: int) -> ReplayBuffer:
         # Only here, so that a run over another data plane never imports torch.
         from ..tensor_plane import TensorPlane
