@@ -279,14 +279,7 @@ class Controller:
                 await asyncio.to_thread(close_tracer)
 
     def _describe(self) -> list[str]:
-        running = self.generation.running
-        in_flight = self.generation.in_flight
-        return [
-            self.rollout_pump.describe(),
-            self.train_pump.describe(),
-            f"generation: {len(running)} groups {list(running)}; {in_flight.free} of {in_flight.capacity} in-flight "
-            f"permits free, {in_flight.waiting} waited for",
-        ]
+        return [self.rollout_pump.describe(), self.train_pump.describe(), self.generation.describe()]
 
     def _report(self) -> RunReport:
         accounts = self.ledger.accounts
