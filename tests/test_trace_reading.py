@@ -105,7 +105,7 @@ def test_a_line_that_breaks_the_schema_is_named_by_file_and_line(
     assert str(raised.value).startswith(f"{path}, line {line}: ")
 
 
-def test_a_file_cut_off_in_any_byte_is_read_up_to_there(tmp_path: Path) -> None:
+def test_case_C07_a_file_cut_off_in_any_byte_is_read_up_to_there(tmp_path: Path) -> None:
     """A crash may cut anywhere: whole lines are read, the rest is one torn line and no fault."""
     path = tmp_path / "trace.jsonl"
     whole = text([*GOOD, end(2)])

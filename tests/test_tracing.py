@@ -156,7 +156,7 @@ def test_a_killed_process_leaves_what_was_flushed_and_a_forgotten_close_is_made_
     assert isinstance(last, Event if end == "kill" else End)
 
 
-def test_a_line_that_a_crash_cut_short_stays_and_the_next_run_begins_a_line_of_its_own(tmp_path: Path) -> None:
+def test_case_C07_a_line_that_a_crash_cut_short_stays_and_the_next_run_begins_its_own(tmp_path: Path) -> None:
     """At every length: appending to half a line would make one broken line of two."""
     path = tmp_path / "trace.jsonl"
     tracer = traced(path)
