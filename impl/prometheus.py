@@ -102,7 +102,8 @@ class CleancutCollector(Collector):
         yield self._gauge("cleancut_scrape_success", "Whether this scrape could read the run.", {(): success})
 
     def _read_between_callbacks(self) -> list[Metric]:
-        loop = self._barrier.loop
+        # A barrier of trio has none; there the thread that scrapes reads.
+        loop = getattr(self._barrier, "loop", None)
         if loop is None or not loop.is_running() or _get_running_loop() is loop:
             return list(self._read())
         answer: Future[list[Metric]] = Future()
