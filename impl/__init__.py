@@ -1,8 +1,9 @@
 """The production library: one atomic cut for the checkpoint of an asynchronous RL training run.
 
 Public names are those of `__all__`, of `impl.nemo` and of `impl.trio`; everything else may change. Importing this
-package imports the barrier, the ledger and the loader, which need the standard library alone. The other names are loaded
-at their first use, so that nobody who wants a barrier waits for torch. `impl.nemo` and `impl.trio` are imported by name.
+package imports the barrier, the ledger and the loader, which need the standard library alone. The other names are
+loaded at their first use, so that nobody who wants a barrier waits for torch. `impl.nemo` and `impl.trio` are imported
+by these names.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from .errors import (
     StoreBusy,
     StoreFailed,
     StoreFull,
+    TraceUnreadable,
     UsageError,
     WouldBlock,
     WrongLoop,
@@ -59,12 +61,16 @@ if TYPE_CHECKING:
         TrainBatch,
         TrainGroup,
     )
+    from .loader_protocol import Loader
     from .permits import Permit
     from .plane import DataPlane
     from .samplers import InOrderSampler, Sampler, TransactionalSampler, WindowedSampler
     from .slots import BufferSnapshot, Claim, Slot
     from .tensor_plane import TensorPlane
     from .torch_trainer_state import TorchTrainerState
+    from .torchdata_loader import Indexed, TorchdataPromptLoader
+    from .torchdata_state import TorchdataLoaderState
+    from .tracing import JsonlTracer, read_trace
     from .trainer_state import TrainerState
 
 _LOADED_AT_FIRST_USE = {
@@ -84,6 +90,7 @@ _LOADED_AT_FIRST_USE = {
     "RunReport": "controller",
     "TrainBatch": "controller",
     "TrainGroup": "controller",
+    "Loader": "loader_protocol",
     "Permit": "permits",
     "DataPlane": "plane",
     "InOrderSampler": "samplers",
@@ -95,6 +102,11 @@ _LOADED_AT_FIRST_USE = {
     "Slot": "slots",
     "TensorPlane": "tensor_plane",
     "TorchTrainerState": "torch_trainer_state",
+    "Indexed": "torchdata_loader",
+    "TorchdataLoaderState": "torchdata_state",
+    "TorchdataPromptLoader": "torchdata_loader",
+    "JsonlTracer": "tracing",
+    "read_trace": "tracing",
     "TrainerState": "trainer_state",
 }
 
@@ -132,12 +144,15 @@ __all__ = [
     "HeldCounters",
     "Holder",
     "InOrderSampler",
+    "Indexed",
     "Interval",
     "InvariantViolated",
+    "JsonlTracer",
     "Key",
     "Ledger",
     "LedgerEntry",
     "LedgerSnapshot",
+    "Loader",
     "LoaderState",
     "PendingSave",
     "Permit",
@@ -157,6 +172,9 @@ __all__ = [
     "StoreFull",
     "TensorPlane",
     "TorchTrainerState",
+    "TorchdataLoaderState",
+    "TorchdataPromptLoader",
+    "TraceUnreadable",
     "Tracer",
     "TrainBatch",
     "TrainGroup",
@@ -167,6 +185,7 @@ __all__ = [
     "WindowedSampler",
     "WouldBlock",
     "WrongLoop",
+    "read_trace",
 ]
 
 

@@ -193,6 +193,7 @@ class ReplayBuffer:
         cut.require(self.barrier)
         self._require_open(claim)
         claim.write_back(group, columns)
+        self.barrier.emit("write_back", group=group)
 
     def finish(self, cut: Cut, claim: Claim) -> None:
         """The train step succeeded: its groups are trained, their rows cleared, their permits back."""
@@ -216,7 +217,7 @@ class ReplayBuffer:
             self._ledger.accounts.drop(self._slots[group].key, reason)
         self._forget_entry(group)
         self._remove(group)
-        self.barrier.emit("evict", group=group)
+        self.barrier.emit("evict", group=group, reason=reason)
         self._changed.wake()
 
     def abort_stale(self, cut: Cut, group: GroupId) -> None:

@@ -37,8 +37,18 @@ def dataset_digest(dataset: Dataset, fingerprint: str | None) -> str:
     digest = sha256(json.dumps(["content", length]).encode())
     for index in range(length):
         digest.update(b"\n")
-        digest.update(_canonical(dataset[index], index))
+        digest.update(_canonical(_row(dataset, index, length), index))
     return digest.hexdigest()
+
+
+def _row(dataset: Dataset, index: int, length: int) -> object:
+    try:
+        return dataset[index]
+    except LookupError as error:
+        raise UsageError(
+            f"dataset: it has a length of {length}, but no row {index} ({error!r}). Rows must be reachable by the "
+            "numbers from 0 to its length; a dictionary with other keys is no dataset, give its values as a list."
+        ) from error
 
 
 def _canonical(row: object, index: int) -> bytes:

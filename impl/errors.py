@@ -3,7 +3,7 @@
     the caller        UsageError  BarrierReentered  StaleCut  ForeignCut  WrongLoop  WouldBlock
     a participant     DrainTimeout  BarrierClosed  RunStalled
     the disk, the run CheckpointCorrupt  CheckpointDamaged  CheckpointIncompatible  CheckpointNotFound
-                      StoreBusy  StoreFailed  StoreFull
+                      StoreBusy  StoreFailed  StoreFull  TraceUnreadable
     a writer          CommittedTensorModified
     us                InvariantViolated
 
@@ -106,6 +106,15 @@ class StoreFailed(CleancutError):
 
 class StoreFull(CleancutError):
     """The disk has no room for the checkpoint; the previous ones are untouched."""
+
+
+class TraceUnreadable(CleancutError):
+    """A line of a trace does not follow the schema. `path` and `line` (from 1) say where; line 0 is the whole file."""
+
+    def __init__(self, message: str, path: str, line: int) -> None:
+        super().__init__(message)
+        self.path = path
+        self.line = line
 
 
 class CommittedTensorModified(CleancutError):

@@ -70,9 +70,10 @@ CUT_EVENTS = frozenset(
 )
 
 # Events of actions that no machine has yet. A scenario in which one occurs is refused: it must be given a meaning.
-NOT_FOLLOWED_YET = frozenset(
-    {"drop", "evict", "abort_stale", "fail_attempt", "retry", "shrink", "empty_step", "write_back", "restore"}
-)
+NOT_FOLLOWED_YET = frozenset({
+    "drop", "evict", "abort_stale", "fail_attempt", "retry", "shrink", "empty_step", "write_back", "skip_snapshot",
+    "fail_save", "restore",
+})  # fmt: skip
 
 COUNTED_IN_AS_A_BATCH = "enter_slot after close_cut: the machine counts the whole batch in with the release"
 SLOTS_ARE_ATOMIC = "request_cut, close of slots: the cut machine asks for its cut in the instant it opens"

@@ -104,14 +104,17 @@ def new_controller(
     loader = PromptLoader(dataset, batch_size=batch_size, seed=0, epochs=epochs)
     if checkpointer is None and directory is not None:
         checkpointer = Checkpointer(directory, barrier, verify="digest")
-    settings = {"generations": GENERATIONS, "save_period": 1, "stall_warning": None, "backoff": 0.0, **config}
+    settings = {
+        "recovery": checkpointer is not None, "generations": GENERATIONS, "save_period": 1, "stall_warning": None,
+        "backoff": 0.0, **config,
+    }  # fmt: skip
     return Controller(
         loader=loader,
         generate=generate or record.generate,
         train=train or record.train,
         sampler=sampler,
         checkpointer=checkpointer,
-        config=ControllerConfig(recovery=checkpointer is not None, **settings),
+        config=ControllerConfig(**settings),
         buffer=ReplayBuffer(barrier, capacity or sampler.capacity_needed(batch_size), TensorPlane(verify="digest")),
         trainer=trainer,
     )

@@ -83,7 +83,8 @@ class Life:
             "restored",
             ready=sorted(controller.buffer.slots),
             pending={group: entry.phase.value for group, entry in controller.ledger.entries.items()},
-            next_batch=controller.rollout_pump._parts.loader.position // controller.rollout_pump._parts.groups_per_step
+            next_batch=controller.rollout_pump._parts.loader.state().position
+            // controller.rollout_pump._parts.groups_per_step
             + 1,
         )
 

@@ -7,6 +7,7 @@ wrong tree, for a checker that finds nothing anywhere would pass every other tes
 import ast
 import fnmatch
 import importlib.util
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -46,6 +47,8 @@ FOREIGN = (
     ("impl/barrier/trio_*.py", {"trio"}, ANYWHERE, "adapt the barrier to trio; only `impl.trio` imports them"),
     ("impl/tensor_plane.py", {"torch"}, ANYWHERE, "adapts torch tensors; `import impl` loads it on demand"),
     ("impl/torch_*.py", {"torch"}, ANYWHERE, "adapt torch modules and optimizers; `import impl` loads them on demand"),
+    ("impl/torchdata_loader.py", {"torchdata"}, ANYWHERE, "adapts StatefulDataLoader, an extra"),
+    ("impl/prometheus.py", {"prometheus_client"}, ANYWHERE, "adapts the Prometheus client, an extra"),
     ("impl/store/*", {"torch", "safetensors"}, LAZILY, "tensors lie in safetensors files"),
     ("impl/demo*", {"torch", "rich"}, ANYWHERE, "trains a real policy and prints a table; nothing imports it"),
     ("interleavings/pytest_plugin.py", {"pytest"}, ANYWHERE, "adapts pytest; the explorer itself never imports it"),
@@ -54,6 +57,11 @@ FOREIGN = (
     ("proofs/*", {"z3"}, ANYWHERE, "the solver"),
     ("spec/compiled/*", {"numba", "numpy", "llvmlite"}, ANYWHERE, "the compiled engine, an extra, loaded on demand"),
 )
+
+
+# The files of the library that may speak to a terminal, and the functions that speak past the logger `cleancut`.
+SPEAKERS = ("impl/__main__.py", "impl/demo/*")
+LOGGING_TO_THE_ROOT = {"debug", "info", "warning", "error", "exception", "critical", "log", "basicConfig"}
 
 
 @dataclass(frozen=True)
@@ -162,6 +170,37 @@ def long_files(root: Path) -> list[str]:
     return [f"{name}: {lines} lines" for name, lines in lengths if lines > LONGEST_FILE]
 
 
+def prints(root: Path) -> list[str]:
+    """Writes to a terminal by the library, outside of its command line and its demonstration."""
+    wrong = []
+    for name, path in source_files(root):
+        if not name.startswith("impl/") or matches(name, SPEAKERS):
+            continue
+        for node in ast.walk(ast.parse(path.read_bytes(), name)):
+            named = ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
+            if named in ("print", "sys.stdout", "sys.stderr"):
+                assert isinstance(node, ast.expr)
+                wrong.append(f"{name}:{node.lineno} uses {named}")
+    return wrong
+
+
+def foreign_loggers(root: Path) -> list[str]:
+    """Loggers of the library that a program cannot reach under the one name `cleancut`; the root logger is one."""
+    wrong = []
+    for name, path in source_files(root):
+        for node in ast.walk(ast.parse(path.read_bytes(), name)) if name.startswith("impl/") else ():
+            if not isinstance(node, ast.Call):
+                continue
+            called = ast.unparse(node.func)
+            if called in ("logging.getLogger", "getLogger"):
+                given = ast.unparse(node.args[0]) if node.args else "''"
+                if not re.fullmatch(r"'cleancut(\.[a-z_]+)*'", given):
+                    wrong.append(f"{name}:{node.lineno} makes the logger {given}")
+            elif called.startswith("logging.") and called.rpartition(".")[2] in LOGGING_TO_THE_ROOT:
+                wrong.append(f"{name}:{node.lineno} calls {called}")
+    return wrong
+
+
 def python(program: str) -> str:
     command = [sys.executable, "-c", program]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -197,6 +236,12 @@ def test_every_module_has_a_telling_name() -> None:
 def test_no_file_is_longer_than_a_reader_bears() -> None:
     """One idea a file; a file of more than 400 lines holds two."""
     assert long_files(ROOT) == []
+
+
+def test_the_library_logs_under_its_name_and_never_prints() -> None:
+    """What a library prints, a program can neither silence nor send elsewhere."""
+    assert prints(ROOT) == []
+    assert foreign_loggers(ROOT) == []
 
 
 def test_import_impl_loads_no_heavy_package() -> None:
@@ -238,6 +283,10 @@ WRONG_TREE = {
     "impl/tensor_plane.py": "import torch\n",
     "impl/buffer.py": "def commit():\n    import torch.cuda\n",
     "impl/store/writer.py": "import safetensors\ndef write():\n    import safetensors.torch\n",
+    "impl/speaking.py": "import sys\nprint('here')\nsys.stderr.write('there')\n",
+    "impl/logs.py": "import logging\nlogging.getLogger('impl')\nlogging.getLogger()\nlogging.info('x')\n",
+    "impl/proper.py": "import logging\nlogger = logging.getLogger('cleancut.proper')\nlogger.info('print')\n",
+    "impl/demo/child.py": "print('here')\n",
     "impl/utils.py": "",
     "spec/common/names.py": "",
     "cleancut/long.py": "pass\n" * 401,
@@ -278,6 +327,16 @@ def test_checker_finds_each_foreign_import(wrong_tree: Path) -> None:
     assert foreign_imports(wrong_tree) == [
         "impl/buffer.py:2 imports torch.cuda",
         "impl/store/writer.py:1 imports safetensors",
+    ]
+
+
+def test_checker_finds_each_print_and_each_foreign_logger(wrong_tree: Path) -> None:
+    """The demonstration may print; a text that says print is none."""
+    assert prints(wrong_tree) == ["impl/speaking.py:2 uses print", "impl/speaking.py:3 uses sys.stderr"]
+    assert foreign_loggers(wrong_tree) == [
+        "impl/logs.py:2 makes the logger 'impl'",
+        "impl/logs.py:3 makes the logger ''",
+        "impl/logs.py:4 calls logging.info",
     ]
 
 

@@ -29,7 +29,17 @@ async def test_every_owner_comes_back_and_each_group_holds_one_permit(tmp_path: 
     assert (restored.buffered, restored.pending, restored.skipped, restored.subtracted) == (2, 6, (), ())
     assert list(resumed.buffer.slots) == [7, 4], "in order of arrival, the gap between them kept"
     assert resumed.buffer.permits == resumed.buffer.capacity - 2
-    assert ("restore", {"name": "step_1-1", "step": 1}) in resumed.events
+    (event,) = (fields for action, fields in resumed.events if action == "restore")
+    ready = [(slot.group, *slot.key, slot.step, slot.weight) for slot in resumed.buffer.slots.values()]
+    pending = [
+        (entry.group, *entry.key, entry.phase.value, entry.admission, entry.step)
+        for entry in resumed.ledger.entries.values()
+    ]
+    assert {**event, "ready": None, "pending": None} == {
+        "name": "step_1-1", "sequence": 1, "step": 1, "version": 1, "cursor": resumed.sampler.cursor,
+        "ready": None, "pending": None,
+    }  # fmt: skip
+    assert (event["ready"], event["pending"]) == (ready, pending)
 
 
 async def test_saving_restoring_and_saving_again_with_no_progress_changes_nothing(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 from pathlib import Path
+from time import monotonic
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from loop_turns import turns, until
 from run_situations import READS, HeldExecutor, NumberTrainer, Run, documents, mixed
 
 from impl.checkpointer import PendingSave, SnapshotSkipped
-from impl.checkpointing.capture import read_cut
+from impl.checkpointing.capture import Captured, read_cut
 from impl.errors import (
     UsageError,
 )
@@ -23,7 +24,7 @@ async def test_everything_is_read_in_one_window_in_a_fixed_order_and_published_a
     del run.events[:]
     info = await run.checkpointer.save()
     assert run.actions() == ["request_cut", "open_cut", *READS, "close_cut", "publish"]
-    assert run.events[-1] == ("publish", {"name": "step_1-1", "sequence": 1, "step": 1})
+    assert run.events[-1] == ("publish", {"name": "step_1-1", "sequence": 1, "step": 1, "kind": "full"})
     assert (info.name, info.step, info.sequence, info.kind) == ("step_1-1", 1, 1, "full")
     await run.checkpointer.close()
 
@@ -256,8 +257,8 @@ async def test_no_tensor_is_touched_inside_the_window(tmp_path: Path) -> None:
 
     async with run.barrier.checkpoint() as cut:
         with Watch():
-            captured = read_cut(run.barrier, run.checkpointer._attached(), cut, "full", None)
-    assert not isinstance(captured, SnapshotSkipped)
+            captured = read_cut(run.barrier, run.checkpointer._attached(), cut, "full", None, monotonic)
+    assert isinstance(captured, Captured)
     assert touched == []
     with Watch():
         captured.rows.records[4].tensors["tokens"].clone()  # type: ignore[attr-defined]

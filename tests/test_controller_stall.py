@@ -115,6 +115,20 @@ def test_a_hang_is_reported_with_what_everybody_waits_for(caplog: pytest.LogCapt
     assert controller.generation.running == ()
 
 
+def test_a_group_that_waits_for_its_retry_is_named_as_such() -> None:
+    """Nothing hangs then, and no permit is held: the backoff is longer than the stall limit."""
+
+    async def generate(request: GenerationRequest) -> Any:
+        raise OSError("the engine")
+
+    controller = new_controller(
+        None, Record(), prompts=2, generate=generate, backoff=1000.0, backoff_limit=1000.0, stall_timeout=100.0
+    )
+    with pytest.raises(RunStalled) as stalled:
+        run_in_virtual_time(controller.run())
+    assert "of them [0, 1] wait for a retry and [] have rows to commit; 64 of 64 in-flight" in str(stalled.value)
+
+
 def test_a_slow_but_moving_run_is_no_stall() -> None:
     """Each generation takes most of the limit; something moves in between."""
     record = Record()

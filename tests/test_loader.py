@@ -326,11 +326,44 @@ def test_payload_reads_a_prompt_again_and_checks_its_place() -> None:
             loader.payload(Key(0, index))
 
 
+class MapStyle:
+    """Nothing but a length and rows by number, as torch calls a map-style dataset."""
+
+    def __init__(self, rows: dict[int, str], length: int) -> None:
+        self._rows = rows
+        self._length = length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> str:
+        return self._rows[index]
+
+
+async def test_any_map_style_dataset_is_handed_out_as_a_list_is() -> None:
+    """A length and rows by number are all that is asked for; slices, iteration and `in` are not."""
+    async with CheckpointBarrier().mutation() as cut:
+        expected = collect(PromptLoader(prompts(7), 3, seed=4), cut)
+        loader = PromptLoader(MapStyle(dict(enumerate(prompts(7))), 7), 3, seed=4)
+        assert loader.state() == PromptLoader(prompts(7), 3, seed=4).state()
+        assert collect(loader, cut) == expected
+
+
+class Overstated(MapStyle):
+    """Says that it is longer than it is."""
+
+    def __init__(self) -> None:
+        super().__init__(dict(enumerate("abc")), 5)
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
         ({"dataset": iter("abc")}, "dataset is a str_iterator|dataset is a str_ascii_iterator"),
         ({"dataset": []}, "dataset is empty"),
+        ({"dataset": {"a": 1, "b": 2}}, "dataset: it has a length of 2, but no row 0"),
+        ({"dataset": Overstated()}, "dataset: it has a length of 5, but no row 3"),
+        ({"dataset": None}, "dataset is a NoneType"),
         ({"batch_size": -2}, "batch_size is -2"),
         ({"batch_size": 0}, "batch_size is 0"),
         ({"batch_size": 2.0}, "batch_size is 2.0"),

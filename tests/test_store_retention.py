@@ -17,6 +17,12 @@ def known(sequence: int, kind: Kind = "full", anchor: str | None = None) -> Know
     return Known(f"step_{sequence}-{sequence}", sequence, sequence, kind, anchor, 1, IDENTITY)
 
 
+def test_saves_of_the_trainer_alone_take_the_place_of_no_full_one() -> None:
+    """A run taken up without recovery must not remove the checkpoints that still hold prompts."""
+    saves = [known(1), known(2), known(3, "rollout", "step_2-2"), *(known(number, "trainer") for number in (4, 5, 6))]
+    assert removable(saves, keep=2) == ("step_4-4",)
+
+
 @pytest.mark.parametrize("keep", [0, -1, None, 1.0, True, "3"])
 def test_case_E06_a_limit_that_would_remove_the_checkpoint_just_written_is_refused(
     keep: object, tmp_path: Path

@@ -21,7 +21,11 @@ UNSET: Final = Unset.UNSET
 
 
 class Tracer(Protocol):
-    """Is called for every event, in the stretch of code that changes the state. It must neither raise nor await."""
+    """Is called for every event, in the stretch of code that changes the state. It must neither raise nor await.
+
+    Fields are plain values; tuples and lists are not changed afterwards. A tracer that has `begin_run(identity)` or
+    `close()` is told of the run's beginning and end by a Controller.
+    """
 
     def __call__(self, action: str, /, **fields: object) -> None: ...
 

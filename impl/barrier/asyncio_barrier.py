@@ -86,6 +86,11 @@ class CheckpointBarrier(BarrierFrontEnd):
         section.timeout = self._drain_timeout if isinstance(timeout, Unset) else seconds("timeout", timeout)
         return section
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop that it belongs to; None before its first section."""
+        return self._loop
+
     # -- entry
 
     def _bind(self) -> asyncio.Task[object] | None:

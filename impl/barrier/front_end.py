@@ -97,6 +97,11 @@ class BarrierFrontEnd(ABC):
         return DetachedContext(self, self._current_task)
 
     @property
+    def tracer(self) -> Tracer | None:
+        """Whoever is called with every event."""
+        return self._trace
+
+    @property
     def mutation_version(self) -> int:
         """How many shared sections have ended, failed ones included. Exact inside a cut."""
         return self._core.mutation_version

@@ -15,8 +15,8 @@ from .ledger_documents import accounts_document, ledger_document
 
 if TYPE_CHECKING:
     from ..store.staging import StagedDirectory
-    from .capture import Captured
-    from .participants import Participants, SamplerPart, StatePart
+    from .capture import Captured, CapturedTrainer
+    from .participants import SamplerPart, StatePart
 
 
 def plain_state(state: object, where: str) -> dict[str, Any]:
@@ -43,17 +43,17 @@ def _without_tuples(value: object) -> object:
     return value
 
 
-def identity_of(parts: Participants) -> Identity:
+def identity_of(loader_part: StatePart, sampler: SamplerPart, generations: int | None) -> Identity:
     """What a run has to have in common with the one that wrote a checkpoint. Reads only what never changes."""
-    loader = parts.loader.state()
+    loader = loader_part.state()
     try:
         return Identity(
             dataset_length=loader.dataset_length,
             dataset_digest=loader.dataset_digest,
             seed=loader.seed,
             batch_size=loader.batch_size,
-            generations=parts.generations,
-            sampler=_sampler_identity(parts.sampler),
+            generations=generations,
+            sampler=_sampler_identity(sampler),
         )
     except AttributeError as error:
         raise UsageError(
@@ -107,6 +107,14 @@ def write_artifacts(captured: Captured, identity: Identity, staged: StagedDirect
         "trained": Count(accounts.trained_count, "prompts"),
         "dropped": Count(len(accounts.dropped), "prompts"),
     }
+
+
+def write_progress(captured: CapturedTrainer, staged: StagedDirectory) -> dict[str, Count]:
+    """Write what a save without recovery knows of the run; return the counts for the manifest."""
+    counters = captured.counters
+    progress = doc.ProgressDocument(counters.version, counters.step, captured.cursor)
+    staged.writer().write_document(doc.PROGRESS, progress)
+    return {"steps": Count(counters.version, "steps")}
 
 
 def _slots(captured: Captured) -> list[doc.SlotDocument]:

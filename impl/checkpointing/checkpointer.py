@@ -13,20 +13,21 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from ..barrier import UNSET, CheckpointBarrier, Unset
-from ..errors import CheckpointIncompatible, CheckpointNotFound, UsageError
+from ..errors import CheckpointNotFound, UsageError
 from ..store.checkpoint_store import CheckpointStore, Draft
 from ..store.files import Files
 from ..store.lock import WriterIdentity
 from ..store.manifest import Identity, Kind
 from ..store.posix_files import PosixFiles
 from .artifacts import check_savable, identity_of
-from .capture import Anchor, Captured, read_cut
+from .capture import Anchor, Captured, CapturedTrainer, read_cut
 from .participants import (
     BufferPart,
     CountersPart,
@@ -38,8 +39,10 @@ from .participants import (
 )
 from .pending import CheckpointInfo, PendingSave, SaveStatistics, SnapshotSkipped
 from .publication import Publication, Written, failure_of
-from .restoring import Expected, Restored, newest_valid, put_into_place, read_plan
+from .refusals import require_own_directory, require_still
+from .restoring import Expected, Plan, Restored, newest_valid, read_plan
 from .save_log import CheckpointerStatistics, SaveLog
+from .trainer_only import TrainerPlan, read_trainer_plan
 from .writer_thread import WriterThread
 
 if TYPE_CHECKING:
@@ -105,11 +108,13 @@ class Checkpointer:
         buffer: BufferPart,
         counters: CountersPart | None = None,
         generations: int | None = None,
+        recovery: bool = True,
     ) -> None:
         """Name the parts of the run. Refuses at once what a save could not write later.
 
         `counters` is whoever moves the trainer's version; without it `HeldCounters` are used, which the caller moves
-        through `checkpointer.counters`. `generations` is the size of a group, part of the identity.
+        through `checkpointer.counters`. `generations` is the size of a group, part of the identity. Without `recovery`
+        a save holds the trainer and its version alone, and a restore takes up no more.
         """
         if self._parts is not None:
             raise UsageError("attach() was called twice. A checkpointer saves one run; make another one for another.")
@@ -121,9 +126,9 @@ class Checkpointer:
                 )
         check_savable(sampler, loader)
         parts = Participants(
-            ledger, loader, sampler, buffer, HeldCounters() if counters is None else counters, generations
+            ledger, loader, sampler, buffer, HeldCounters() if counters is None else counters, generations, recovery
         )
-        self._identity = identity_of(parts)
+        self._identity = identity_of(loader, sampler, generations)
         self._parts = parts
         set_verification = getattr(buffer.plane, "set_verification", None)
         if set_verification is not None:
@@ -153,7 +158,7 @@ class Checkpointer:
         Between steps only, with no open claim. A second save waits until the first is durable. Raises the error of an
         earlier save that nobody has learnt of, before anything is read.
         """
-        pending = await self._begin("full", trainer)
+        pending = await self._begin("full" if self._attached().recovery else "trainer", trainer)
         assert isinstance(pending, PendingSave)
         return pending
 
@@ -181,7 +186,7 @@ class Checkpointer:
             queued = clock()
             async with self.barrier.checkpoint() as cut:
                 opened = clock()
-                captured = read_cut(self.barrier, parts, cut, kind, self._anchor)
+                captured = read_cut(self.barrier, parts, cut, kind, self._anchor, clock)
             closed = clock()
             if isinstance(captured, SnapshotSkipped):
                 self._log.skipped()
@@ -192,7 +197,8 @@ class Checkpointer:
             raise
         # No await from the end of the window to here: turn and capture now pass to the background task.
         draft = self._draft(kind, captured)
-        figures = SaveStatistics(draft.name, kind, queued - asked, opened - queued, closed - opened)
+        waited, drained, window = queued - asked, opened - queued, closed - opened
+        figures = SaveStatistics(draft.name, kind, waited, drained, window, artifacts=captured.seconds)
         pending = PendingSave(draft.name, draft.step, draft.sequence, figures.window_seconds)
         publication = Publication(self._store, draft, captured, parts.buffer.plane, trainer)
         staged = asyncio.get_running_loop().create_future()
@@ -204,7 +210,7 @@ class Checkpointer:
                 raise failure
         return pending
 
-    def _draft(self, kind: Kind, captured: Captured) -> Draft:
+    def _draft(self, kind: Kind, captured: Captured | CapturedTrainer) -> Draft:
         assert self._identity is not None
         return Draft(
             step=captured.counters.step,
@@ -230,13 +236,14 @@ class Checkpointer:
         try:
             if (error := failure_of(task, publication.draft.name)) is not None:
                 self._log.failed(pending, error)
+                self.barrier.emit("fail_save", name=publication.draft.name)
             else:
                 self._note_success(publication, task.result(), pending, figures)
         finally:
             self._turn.release()
             if not staged.done():
                 staged.set_result(None)
-            publication.plane.release(publication.captured.rows)
+            publication.captured.release(publication.plane)
 
     def _note_success(
         self, publication: Publication, written: Written, pending: PendingSave, figures: SaveStatistics
@@ -254,7 +261,7 @@ class Checkpointer:
         )
         # The waiters run later; before the event, so that a tracer that raises cannot keep them waiting.
         self._log.succeeded(pending, info, ended)
-        self.barrier.emit("publish", name=draft.name, sequence=draft.sequence, step=draft.step)
+        self.barrier.emit("publish", name=draft.name, sequence=draft.sequence, step=draft.step, kind=draft.kind)
 
     # -- restoring ------------------------------------------------------------------------------------------------
 
@@ -272,20 +279,16 @@ class Checkpointer:
         """
         parts = self._attached()
         self._require_idle()
-        assert self._identity is not None
         self._restoring = True
         try:
-            expected = Expected.of(parts, self._identity)
-            plan = await self._writer.run(
-                lambda: read_plan(self._store, expected, step, load_buffer, with_trainer=trainer is not None)
-            )
+            plan = await self._writer.run(self._reading(parts, step, load_buffer, trainer is not None))
             if plan is None:
                 raise CheckpointNotFound(
                     f"there is no checkpoint in {self.directory}. Either the directory is wrong or nothing was saved "
                     "yet; begin a new run, or name the right directory."
                 )
             async with self.barrier.checkpoint() as cut:
-                put_into_place(self.barrier, parts, cut, plan, trainer)
+                plan.put_into_place(self.barrier, parts, cut, trainer)
         except CheckpointNotFound:
             if step is not None:
                 self._unusable = f"step {step} was to be restored and is not there"
@@ -299,6 +302,16 @@ class Checkpointer:
         self._newest = plan.restored.name
         self._anchor = Anchor(plan.anchor, plan.counters.version)
         return plan.restored
+
+    def _reading(
+        self, parts: Participants, step: int | None, load_buffer: bool, with_trainer: bool
+    ) -> Callable[[], Plan | TrainerPlan | None]:
+        """What the writer thread is to read for a restore: the run, or without recovery the trainer alone."""
+        assert self._identity is not None
+        expected = Expected.of(parts, self._identity)
+        if parts.recovery:
+            return lambda: read_plan(self._store, expected, step, load_buffer, with_trainer=with_trainer)
+        return lambda: read_trainer_plan(self._store, expected.identity, step, with_trainer=with_trainer)
 
     def latest(self) -> CheckpointInfo | None:
         """The newest checkpoint whose manifest and lengths are right; None if there is none at all.
@@ -369,18 +382,7 @@ class Checkpointer:
                 f"a restore was asked for while another {'restore' if self._restoring else 'save'} is going on. "
                 "Nothing was changed; wait for it."
             )
-        if (buffer := self._attached().buffer).claim_open or buffer.dispatch_open:
-            raise UsageError(
-                "a restore was asked for while a train step has claimed groups, or a dispatch holds or awaits a permit "
-                "of the buffer. Restore before the pumps start; nothing was changed."
-            )
-        figures = self.barrier.statistics()
-        if figures.active_mutations or figures.checkpoint_active:
-            raise UsageError(
-                "a restore was asked for while sections are open: "
-                f"{'; '.join(str(holder) for holder in figures.holders)}. What they change would be mixed with what is "
-                "restored. Restore before the pumps start; nothing was changed."
-            )
+        require_still(self.barrier, self._attached().buffer)
 
     async def _open_store(self) -> None:
         # Not `self._store.is_open`: a cancelled `prepare` may still be opening it on the writer thread.
@@ -391,10 +393,8 @@ class Checkpointer:
     def _open_own_store(self) -> None:
         """Open the store unless it holds another run's checkpoints; one job, which no cancellation can halve."""
         self._store.open()
-        found = self._store.newest_known
-        if found is not None and found.identity != self._identity:
+        try:
+            require_own_directory(self.directory, self._store.newest_known, self._identity)
+        except BaseException:
             self._store.close()
-            raise CheckpointIncompatible(
-                f"{self.directory} holds checkpoints of another run: {found.name} has {found.identity}, this run has "
-                f"{self._identity}. Saving here would remove them in time. Use another directory."
-            )
+            raise

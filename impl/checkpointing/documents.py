@@ -7,6 +7,10 @@
     ledger.json    the prompts that are pending
     trainer.json   version, permits, accounts, budgets, id counters
 
+A save without recovery has one of its own, and none of these:
+
+    progress.json  the trainer's version, and where the dispatch cursor was
+
 Every field is always there: absence never means anything. Keys are split into epoch and index; groups keep their ids.
 """
 
@@ -24,6 +28,7 @@ SPARES = "spares.json"
 BUFFER = "buffer.json"
 LEDGER = "ledger.json"
 TRAINER = "trainer.json"
+PROGRESS = "progress.json"
 #: The directory of the trainer state's own files.
 TRAINER_DIRECTORY = "trainer"
 
@@ -134,3 +139,11 @@ class TrainerDocument(Document, frozen=True):
     budgets: dict[str, int]
     next_group: int
     next_admission: int
+
+
+class ProgressDocument(Document, frozen=True):
+    """All that a save without recovery knows of the run. `cursor` is None for a sampler that has none."""
+
+    version: int
+    step: int
+    cursor: int | None

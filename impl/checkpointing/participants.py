@@ -109,7 +109,11 @@ class HeldCounters:
 
 @dataclass(frozen=True)
 class Participants:
-    """The parts of one run. `generations` is the size of a group, part of the identity where the run knows it."""
+    """The parts of one run.
+
+    `generations` is the size of a group, part of the identity where the run knows it. Without `recovery` a save reads
+    the counters alone.
+    """
 
     ledger: LedgerPart
     loader: StatePart
@@ -117,3 +121,4 @@ class Participants:
     buffer: BufferPart
     counters: CountersPart
     generations: int | None = None
+    recovery: bool = True

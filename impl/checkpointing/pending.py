@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ..store.manifest import Kind
 
@@ -33,7 +34,8 @@ class SaveStatistics:
 
     `queue`: waiting for the save before, and once for the lock; `drain`: from the request until the last open section
     had ended; `window`: how long everybody was shut out; `stage`: copying the trainer's state, while training waits;
-    `persist`: writing and publishing, while training runs.
+    `persist`: writing and publishing, while training runs. `artifacts` is the part of the window that the reading of
+    each artifact took.
     """
 
     name: str
@@ -44,6 +46,7 @@ class SaveStatistics:
     stage_seconds: float = 0.0
     persist_seconds: float = 0.0
     bytes: int = 0
+    artifacts: Mapping[str, float] = field(default_factory=dict)
 
 
 class PendingSave:

@@ -12,8 +12,8 @@ from ..errors import CleancutError
 from ..store.checkpoint_store import CheckpointStore, Draft, Published
 from ..store.manifest import Count
 from ..store.staging import StagedDirectory
-from .artifacts import write_artifacts
-from .capture import Captured
+from .artifacts import write_artifacts, write_progress
+from .capture import Captured, CapturedTrainer
 from .documents import TRAINER_DIRECTORY
 from .writer_thread import WriterThread
 
@@ -39,7 +39,7 @@ class Publication:
 
     store: CheckpointStore
     draft: Draft
-    captured: Captured
+    captured: Captured | CapturedTrainer
     plane: DataPlane
     trainer: TrainerState | None
 
@@ -65,11 +65,14 @@ class Publication:
             _log.error("checkpoint %s was not published: %s", self.draft.name, error)
             raise
         finally:
-            self.captured.rows.drop()
+            self.captured.drop()
 
     def _fill(self, staged: StagedDirectory, staged_trainer: Any) -> Mapping[str, Count]:
-        counts = write_artifacts(self.captured, self.draft.identity, staged)
-        self.plane.persist(self.captured.rows, staged.writer())
+        if isinstance(self.captured, Captured):
+            counts = write_artifacts(self.captured, self.draft.identity, staged)
+            self.plane.persist(self.captured.rows, staged.writer())
+        else:
+            counts = write_progress(self.captured, staged)
         if self.trainer is not None:
             self.trainer.persist(staged_trainer, staged.writer(TRAINER_DIRECTORY))
         return counts

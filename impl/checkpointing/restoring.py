@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatible, CheckpointNotFound
 from ..keys import Key
@@ -29,6 +29,7 @@ from .validation import (
     check_documents,
     check_identity,
     check_settled,
+    cursor_of,
     rebuilt_state,
     without_buffered,
 )
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("cleancut.checkpointer")
 
+Read = TypeVar("Read")
+
 
 @dataclass(frozen=True, slots=True)
 class Restored:
@@ -49,7 +52,8 @@ class Restored:
 
     `skipped` names what was passed over, with the reason: damaged newer checkpoints, leftovers, foreign files.
     `subtracted` are groups that ledger and buffer both held. `trainer` reads the trainer's files when the checkpoint
-    has any and `restore` was not given a trainer to load them into.
+    has any and `restore` was not given a trainer to load them into. `notice` says what was not restored, in a run
+    without recovery.
     """
 
     name: str
@@ -61,6 +65,7 @@ class Restored:
     skipped: tuple[Skipped, ...]
     subtracted: tuple[int, ...]
     trainer: DirectoryReader | None
+    notice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,26 +108,45 @@ class Plan:
     ledger: LedgerSnapshot
     trainer: DirectoryReader | None
 
+    def put_into_place(
+        self, barrier: CheckpointBarrier, parts: Participants, cut: Cut, trainer: TrainerState | None
+    ) -> None:
+        """Replace every part; see the function of this name."""
+        put_into_place(barrier, parts, cut, self, trainer)
+
 
 def read_plan(
     store: CheckpointStore, expected: Expected, step: int | None, load_buffer: bool, *, with_trainer: bool
 ) -> Plan | None:
     """Choose, read and validate; None if there is no checkpoint at all. On the writer thread; changes nothing."""
+    found = newest_readable(store, step, lambda reader: _plan(store, reader, expected, load_buffer, with_trainer))
+    if found is None:
+        return None
+    plan, skipped = found
+    return replace(plan, restored=replace(plan.restored, skipped=skipped))
+
+
+def newest_readable(
+    store: CheckpointStore, step: int | None, read: Callable[[CheckpointReader], Read]
+) -> tuple[Read, tuple[Skipped, ...]] | None:
+    """What `read` makes of the newest checkpoint that is not damaged, or of that of `step`, and what was passed over.
+
+    None if there is no checkpoint at all.
+    """
     catalogue = store.catalogue()
     if not catalogue.candidates:
         return None
     damaged: list[Skipped] = []
     for candidate in _asked_for(catalogue, step, store.root):
         try:
-            reader = store.reader(candidate.name)
-            plan = _plan(store, reader, expected, load_buffer, with_trainer)
+            result = read(store.reader(candidate.name))
         except CheckpointDamaged as error:
             if step is not None:
                 raise
             _log.warning("%s is passed over for the checkpoint before: %s", candidate.name, error)
             damaged.append(Skipped(candidate.name, str(error)))
         else:
-            return replace(plan, restored=replace(plan.restored, skipped=(*damaged, *catalogue.ignored)))
+            return result, (*damaged, *catalogue.ignored)
     raise _none_valid(store.root, damaged)
 
 
@@ -171,7 +195,19 @@ def put_into_place(
     except BaseException as error:
         barrier.close(f"restoring {plan.restored.name} failed half-way: {error!r}")
         raise
-    barrier.emit("restore", name=plan.restored.name, step=plan.restored.step)
+    barrier.emit(
+        "restore",
+        name=plan.restored.name,
+        sequence=plan.restored.sequence,
+        step=plan.restored.step,
+        version=plan.counters.version,
+        cursor=cursor_of(plan.sampler_state),
+        pending=[
+            (entry.group, *entry.key, entry.phase.value, entry.admission, entry.step)
+            for entry in plan.ledger.entries.values()
+        ],
+        ready=[(slot.group, *slot.key, slot.step, slot.weight) for slot in plan.slots],
+    )
 
 
 def _asked_for(catalogue: Catalogue, step: int | None, root: str) -> tuple[Candidate, ...]:
@@ -193,6 +229,12 @@ def _plan(
 ) -> Plan:
     manifest = reader.manifest
     check_identity(reader.name, manifest.identity, expected.identity)
+    if manifest.kind == "trainer":
+        raise CheckpointIncompatible(
+            f"{reader.name} was saved by a run without recovery and holds the trainer's state alone: the prompts in "
+            "flight, the buffer and the place in the data were not saved and are not recoverable. Resume with "
+            "recovery=False to take up the trainer and begin the data anew, or restore an earlier full save."
+        )
     documents = _read_documents(reader)
     check_documents(documents)
     sampler_state = rebuilt_state(documents.sampler.state, expected.sampler_state, f"{reader.name}/{doc.SAMPLER}")
@@ -213,7 +255,7 @@ def _plan(
     check_settled(documents, ledger.accounts)
     rows = expected.plane.read(reader.reader(), tuple(slot.group for slot in slots))
     reader.verify()
-    trainer = _trainer_files(store, reader, with_trainer)
+    trainer = trainer_files(store, reader, with_trainer)
     restored = Restored(
         name=reader.name,
         step=manifest.step,
@@ -260,7 +302,7 @@ def _slot(slot: doc.SlotDocument) -> Slot:
     return Slot(slot.group, Key(slot.epoch, slot.index), slot.step, slot.weight, ready=True)
 
 
-def _trainer_files(store: CheckpointStore, reader: CheckpointReader, wanted: bool) -> MemberReader | None:
+def trainer_files(store: CheckpointStore, reader: CheckpointReader, wanted: bool) -> MemberReader | None:
     """The trainer's files: of this checkpoint, or of the full save that a rollout snapshot is anchored on."""
     owner = reader
     if reader.manifest.anchor is not None:

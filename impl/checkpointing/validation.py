@@ -78,7 +78,7 @@ def check_documents(documents: Documents) -> None:
 
 def check_cursor(documents: Documents, state: object) -> None:
     """Refuse a dispatch cursor behind a stamp: cursor and groups were read at different instants."""
-    cursor = state.get("cursor") if isinstance(state, dict) else getattr(state, "cursor", None)
+    cursor = cursor_of(state)
     stamps = [entry.step for entry in documents.ledger.entries if entry.step is not None]
     stamps += [slot.step for slot in documents.buffer.slots if slot.step is not None]
     if cursor is None or not stamps or cursor >= max(stamps):
@@ -89,6 +89,13 @@ def check_cursor(documents: Documents, state: object) -> None:
         f"{highest}. The parts were read at different instants, and the cursor would hand that step out again. Nothing "
         "was discarded; restore an earlier checkpoint."
     )
+
+
+def cursor_of(sampler_state: object) -> int | None:
+    """The dispatch cursor in a sampler's state; None where a custom sampler has none."""
+    if isinstance(sampler_state, dict):
+        return sampler_state.get("cursor")
+    return getattr(sampler_state, "cursor", None)
 
 
 def without_buffered(documents: Documents) -> tuple[list[doc.EntryDocument], tuple[GroupId, ...]]:

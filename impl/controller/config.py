@@ -27,7 +27,8 @@ def classify_failure(error: BaseException) -> Cause:
 class ControllerConfig:
     """How a run saves, retries and ends. Frozen; a wrong value raises UsageError naming the field."""
 
-    #: Whether checkpoints are written and read at all.
+    #: Whether a checkpoint holds the prompts. Without, a save opens the same window and holds the trainer alone: what
+    #: is in flight is not recoverable, and a run that resumes begins the data anew.
     recovery: bool = True
     #: "auto" resumes from the newest checkpoint if there is one, "must" wants one, "never" wants an empty directory.
     resume: Resume = "auto"
@@ -77,10 +78,6 @@ class ControllerConfig:
         for name in ("save_deadline", "attempt_timeout", "stall_warning", "stall_timeout"):
             self._seconds(name, optional=True, positive=True)
         self._require("classify", callable(self.classify), "a function of an exception")
-        if not self.recovery and self.resume == "must":
-            raise UsageError(
-                "ControllerConfig: resume='must' needs checkpoints, and recovery is False. Set one of them."
-            )
 
     def delay_before(self, failures: int) -> float:
         """Seconds to wait before the next attempt of a group that failed `failures` times."""

@@ -8,10 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ..barrier import CheckpointBarrier
 from ..buffer import ReplayBuffer
+from ..checkpointing.artifacts import identity_of
 from ..errors import CheckpointNotFound, UsageError
 from ..ledger import Ledger, Phase
+from ..loader_protocol import Loader
 from ..samplers import Sampler
 from .callables import UserFunction
 from .config import ControllerConfig
@@ -27,7 +31,6 @@ from .watchdog import Watchdog
 
 if TYPE_CHECKING:
     from ..checkpointer import Checkpointer
-    from ..loader import PromptLoader
     from ..trainer_state import TrainerState
 
 logger = logging.getLogger("cleancut.controller")
@@ -44,7 +47,7 @@ class Controller:
     def __init__(
         self,
         *,
-        loader: PromptLoader,
+        loader: Loader,
         generate: Callable[[GenerationRequest], Any],
         train: Callable[[TrainBatch], Any],
         sampler: Sampler,
@@ -56,6 +59,11 @@ class Controller:
         self.config = config if config is not None else ControllerConfig()
         self._generate = UserFunction("generate", generate, threads=self.config.max_in_flight, see_out=False)
         self._train = UserFunction("train", train, threads=1, see_out=True)
+        if not isinstance(loader, Loader):
+            raise UsageError(
+                f"loader is a {type(loader).__name__}, which lacks methods of the Loader protocol. Put the dataset "
+                "into a PromptLoader, or a StatefulDataLoader into a TorchdataPromptLoader."
+            )
         if not isinstance(sampler, Sampler):
             raise UsageError(
                 f"sampler is a {type(sampler).__name__}, which lacks methods of the Sampler protocol. Use one of the "
@@ -66,7 +74,12 @@ class Controller:
                 "checkpointer: none was given and ControllerConfig.recovery is True. Give one, or set recovery=False "
                 "for a run that is not saved."
             )
-        self._checkpointer = checkpointer if self.config.recovery else None
+        if self.config.resume == "must" and checkpointer is None:
+            raise UsageError(
+                "checkpointer: none was given, and ControllerConfig.resume is 'must'. There is nothing to resume from; "
+                "give the checkpointer of the run, or set resume='auto'."
+            )
+        self._checkpointer = checkpointer
         self._trainer = trainer
         if self._checkpointer is not None:
             self.barrier = self._checkpointer.barrier
@@ -86,7 +99,9 @@ class Controller:
                 buffer=buffer,
                 counters=self.progress,
                 generations=self.config.generations,
+                recovery=self.config.recovery,
             )
+        self._tell_tracer()
         self._supervisor = Supervisor()
         self.generation = Generation(self._parts, self._generate, self._supervisor)
         self._saves = SaveSchedule(self._parts, self._checkpointer, trainer)
@@ -95,11 +110,31 @@ class Controller:
         self._restored: RestoredFrom | None = None
         self._started = False
 
+    @property
+    def checkpointer(self) -> Checkpointer | None:
+        """The checkpointer given, if there is one."""
+        return self._checkpointer
+
     def _own_buffer(self, needed: int) -> ReplayBuffer:
         # Only here, so that a run over another data plane never imports torch.
         from ..tensor_plane import TensorPlane
 
         return ReplayBuffer(self.barrier, self.config.capacity or needed, TensorPlane(), self.ledger)
+
+    def _tell_tracer(self) -> None:
+        """Begin a segment of the trace under the identity of this run, if the tracer keeps segments."""
+        begin_run = getattr(self.barrier.tracer, "begin_run", None)
+        if begin_run is not None:
+            parts = self._parts
+            identity = identity_of(parts.loader, parts.sampler, self.config.generations)
+            begin_run(
+                {
+                    **msgspec.to_builtins(identity),
+                    "capacity": parts.buffer.capacity,
+                    "remainder": self.config.remainder,
+                    "recovery": self.config.recovery,
+                }
+            )
 
     async def run(self) -> RunReport:
         """Resume or begin, train to the end, save, close.
@@ -197,6 +232,7 @@ class Controller:
             admitted=phases[Phase.ADMITTED],
             reserved=phases[Phase.RESERVED],
             buffered=len(self.buffer.slots),
+            notice=restored.notice,
         )
 
     def _start_pumps(self) -> list[RunTask]:
@@ -237,16 +273,13 @@ class Controller:
             self._generate.close()
             self._train.close()
             self.barrier.close("the run is over" if error is None else f"the run failed: {error!r}")
+            close_tracer = getattr(self.barrier.tracer, "close", None)
+            if close_tracer is not None:
+                # In a thread, because it waits for the disk.
+                await asyncio.to_thread(close_tracer)
 
     def _describe(self) -> list[str]:
-        running = self.generation.running
-        in_flight = self.generation.in_flight
-        return [
-            self.rollout_pump.describe(),
-            self.train_pump.describe(),
-            f"generation: {len(running)} groups {list(running)}; {in_flight.free} of {in_flight.capacity} in-flight "
-            f"permits free, {in_flight.waiting} waited for",
-        ]
+        return [self.rollout_pump.describe(), self.train_pump.describe(), self.generation.describe()]
 
     def _report(self) -> RunReport:
         accounts = self.ledger.accounts
@@ -260,4 +293,5 @@ class Controller:
             saves=self._saves.begun,
             windows=self.barrier.statistics().window,
             failures=tuple(self._parts.failures),
+            recovery=self.config.recovery,
         )

@@ -42,11 +42,22 @@ class Generation:
         self._tasks: dict[GroupId, RunTask] = {}
         # Groups whose rows were accepted: a shutdown waits for these instead of cancelling them.
         self._committing: dict[GroupId, None] = {}
+        # Groups that wait for their next attempt, without an in-flight permit.
+        self._backing_off: dict[GroupId, None] = {}
 
     @property
     def running(self) -> tuple[GroupId, ...]:
         """Groups with a task."""
         return tuple(self._tasks)
+
+    def describe(self) -> str:
+        """Which groups are where, for a stall report."""
+        pool = self.in_flight
+        return (
+            f"generation: {len(self._tasks)} groups {list(self._tasks)}, of them {list(self._backing_off)} wait for a "
+            f"retry and {list(self._committing)} have rows to commit; {pool.free} of {pool.capacity} in-flight permits "
+            f"free, {pool.waiting} waited for"
+        )
 
     def start(self, group: GroupId, prompt: Any, permit: Permit) -> None:
         """Start the task of a dispatched group; it takes over the in-flight permit. Outside any slot."""
@@ -108,7 +119,11 @@ class Generation:
             del failure
             if delay is None:
                 return None
-            await asyncio.sleep(delay)
+            self._backing_off[group] = None
+            try:
+                await asyncio.sleep(delay)
+            finally:
+                del self._backing_off[group]
             permit = await self.in_flight.acquire()
             try:
                 await self.retry(group)

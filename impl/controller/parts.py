@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..barrier import CheckpointBarrier
     from ..buffer import ReplayBuffer
     from ..ledger import Ledger
-    from ..loader import PromptLoader
+    from ..loader_protocol import Loader
     from ..samplers import Sampler
 
 
@@ -29,7 +29,7 @@ class RunParts:
 
     barrier: CheckpointBarrier
     ledger: Ledger
-    loader: PromptLoader
+    loader: Loader
     sampler: Sampler
     buffer: ReplayBuffer
     config: ControllerConfig

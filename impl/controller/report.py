@@ -38,11 +38,17 @@ class RestoredFrom:
     reserved: int
     #: Groups whose rows came out of the checkpoint.
     buffered: int
+    #: What was not restored, where recovery is off.
+    notice: str = ""
 
 
 @dataclass(frozen=True)
 class RunReport:
-    """The end of a run. Counts are over all its restarts unless their name says otherwise."""
+    """The end of a run. Counts are over all its restarts unless their name says otherwise.
+
+    Without `recovery` the checkpoints hold no prompts: what was in flight at a save cannot be recovered from it, and
+    after a restart the counts of prompts begin at 0, as the data does.
+    """
 
     outcome: Outcome
     #: Train steps done, those without groups included; the trainer's version.
@@ -57,3 +63,4 @@ class RunReport:
     #: How long the windows were in which all writers stood still, in seconds.
     windows: Durations
     failures: tuple[Failure, ...] = ()
+    recovery: bool = True

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..ledger import Admission, LedgerEntry, Phase
+from ..loader_protocol import checked_batch
 from ..samplers import TransactionalSampler
 from .generation import Generation
 from .parts import RunParts
@@ -73,9 +74,12 @@ class RolloutPump:
         A short batch that is to be dropped gives an admission without groups.
         """
         parts = self._parts
+        if (prepare := getattr(parts.loader, "prepare", None)) is not None:
+            self._doing = "reads a batch of the data"
+            await prepare()
         self._doing = "reserves a batch"
         async with parts.barrier.mutation("prompt_reservations") as cut:
-            batch = parts.loader.next_batch(cut)
+            batch = checked_batch(parts.loader.next_batch(cut), parts.groups_per_step)
             if batch is None:
                 return None
             admission = parts.ledger.reserve(cut, batch.keys)

@@ -35,7 +35,13 @@ class SaveSchedule:
 
     @property
     def in_progress(self) -> bool:
-        """Whether a save waits for its window, is in it, or is being written."""
+        """Whether a save waits for the one before, is in its window, or is being written.
+
+        One that waits for open sections is not: those may be waiting for the trainer, and so for this save.
+        """
+        barrier = self._parts.barrier.statistics()
+        if barrier.waiting_checkpoints and not barrier.checkpoint_active:
+            return False
         return self.in_window or (self._pending is not None and not self._pending.done)
 
     def start(self) -> None:

@@ -30,7 +30,7 @@ from .manifest import SCHEMA, Count, Identity, Kind, Manifest
 from .reader import CheckpointReader
 from .staging import StagedDirectory
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("cleancut.store")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,9 @@ from . import names, strict_json
 SCHEMA = 1
 
 Plain = str | int | float | bool | None
-Kind = Literal["full", "rollout"]
+#: "full": the whole run. "rollout": everything but the trainer, for the full save that is its anchor. "trainer": the
+#: trainer and its version alone, by a run without recovery.
+Kind = Literal["full", "rollout", "trainer"]
 
 
 class Count(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

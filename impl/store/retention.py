@@ -53,11 +53,12 @@ def removable(known: Iterable[Known], keep: int) -> tuple[str, ...]:
     """The names to remove now that the newest of `known` is durable, the oldest first.
 
     Kept are the newest `keep` full saves, the newest `keep` of the rollout snapshots that are newer than all of these,
-    and the anchor of each.
+    and the anchor of each; and the newest `keep` saves of the trainer alone, which take the place of no full one.
     """
     ordered = sorted(known, key=lambda entry: entry.sequence, reverse=True)
     full = [entry for entry in ordered if entry.kind == "full"][:keep]
     newest_full = full[0].sequence if full else 0
     rollout = [entry for entry in ordered if entry.kind == "rollout" and entry.sequence > newest_full][:keep]
-    kept = {entry.name for entry in full + rollout} | {entry.anchor for entry in rollout}
+    trainer = [entry for entry in ordered if entry.kind == "trainer"][:keep]
+    kept = {entry.name for entry in full + rollout + trainer} | {entry.anchor for entry in rollout}
     return tuple(entry.name for entry in reversed(ordered) if entry.name not in kept)

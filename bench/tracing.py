@@ -1,0 +1,107 @@
+"""Figures of tracing: what an event costs without a tracer and with the JSONL tracer, and how fast a trace is read.
+
+    python bench/tracing.py [--json FILE] [--quick]
+
+Events are emitted in bursts with a pause after each, as a run does; the cost is processor time of the emitting thread,
+the median of all bursts. The longest event is the longest that a single one kept the loop, in wall time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import sys
+import tempfile
+import tracemalloc
+from dataclasses import asdict
+from pathlib import Path
+from time import perf_counter, thread_time
+
+from barrier import Row, row, table
+
+from impl import CheckpointBarrier, JsonlTracer, read_trace
+
+BURST = 2_000
+
+
+def without_tracer(bursts: int) -> float:
+    """Seconds an event."""
+    barrier = CheckpointBarrier()
+    costs = []
+    for _ in range(bursts):
+        begin = thread_time()
+        for group in range(BURST):
+            barrier.emit("commit_group", group=group)
+        costs.append((thread_time() - begin) / BURST)
+    return statistics.median(costs)
+
+
+async def with_tracer(path: Path, bursts: int) -> tuple[float, float]:
+    """Seconds an event, and the longest single one."""
+    tracer = JsonlTracer(path)
+    barrier = CheckpointBarrier(trace=tracer)
+    costs, longest = [], 0.0
+    for _ in range(bursts):
+        begin = thread_time()
+        for group in range(BURST):
+            barrier.emit("commit_group", group=group)
+        costs.append((thread_time() - begin) / BURST)
+        await asyncio.sleep(0.02)
+        for group in range(100):
+            begin = perf_counter()
+            barrier.emit("commit_group", group=group)
+            longest = max(longest, perf_counter() - begin)
+    tracer.close()
+    return statistics.median(costs), longest
+
+
+def measure(bursts: int) -> list[Row]:
+    with tempfile.TemporaryDirectory(prefix="cleancut-bench-") as directory:
+        path = Path(directory) / "trace.jsonl"
+        cost, longest = asyncio.run(with_tracer(path, bursts))
+        begin = perf_counter()
+        lines = sum(1 for _ in read_trace(path))
+        reading = perf_counter() - begin
+        tracemalloc.start()
+        for _ in read_trace(path):
+            pass
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        size = path.stat().st_size
+    return [
+        row("an event without a tracer (ns)", without_tracer(bursts) * 1e9),
+        row("an event with JsonlTracer, on the loop (us)", cost * 1e6),
+        row("the longest single event, wall (ms)", longest * 1e3),
+        row(f"reading {lines:,} lines, {size / 1e6:.0f} MB (s)", reading),
+        row("reading, for a million lines (s)", reading / lines * 1e6),
+        row("reading, most memory in use (KB)", peak / 1e3),
+    ]
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description="What tracing costs.")
+    parser.add_argument("--json", metavar="FILE", help="also write the table as a JSON list")
+    parser.add_argument("--quick", action="store_true", help="a few seconds; the values are not for quoting")
+    options = parser.parse_args(arguments)
+    bursts = 20 if options.quick else 500
+    rows = measure(bursts)
+    print(f"tracing, CPython {sys.version.split()[0]}, {bursts} bursts of {BURST:,} events")
+    print(table(rows))
+    if options.json:
+        try:
+            with open(options.json, "w", encoding="utf-8") as file:
+                json.dump([asdict(each) for each in rows], file, indent=2)
+                file.write("\n")
+        except OSError as error:
+            print(
+                f"{options.json} cannot be written: {error.strerror}. Name a file in a directory that exists.",
+                file=sys.stderr,
+            )
+            return 2
+    return 0 if all(each.ok for each in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,260 @@
+"""A tracer that writes each event as one line of JSON, without making the run wait for the disk.
+
+    barrier = CheckpointBarrier(trace=JsonlTracer("run/trace.jsonl"))
+
+An event is encoded where it happens, since its fields are true only then, and put into a queue; a thread of its own
+writes what has gathered, some times a second. So a kill loses the last `flush_seconds`, a slow disk costs memory, and
+only so much of that: past `most_waiting` lines events are counted instead of kept, and the file says so with a gap.
+When the disk refuses a write the trace ends there and the log says it once; the run goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import fcntl
+import logging
+import os
+import socket
+from asyncio.events import _get_running_loop
+from collections import deque
+from collections.abc import Mapping
+from threading import Event as Signal
+from threading import Thread
+from time import monotonic, time
+from typing import Any
+
+import msgspec
+
+from ..barrier.arguments import seconds
+from ..errors import UsageError
+from .schema import FIRST_BYTES, SCHEMA, VERSION, End, Event, Gap, Header
+
+logger = logging.getLogger("cleancut.trace")
+
+#: Seconds that `close` and `flush` wait for the disk.
+_PATIENCE = 10.0
+
+
+class JsonlTracer:
+    """Appends a segment to the trace at `path`; satisfies `Tracer`.
+
+    A file that is there already must be a trace of the same schema version: a run that resumes goes on in it. One
+    writer at a time. Wrong arguments, a file that cannot be opened, another file or another writer raise UsageError,
+    now; nothing is raised later. A Controller closes the tracer of its barrier when the run is over.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, flush_seconds: float = 0.1, most_waiting: int = 200_000
+    ) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise UsageError(f"path is {path!r}, but must name the file of the trace.")
+        self.path = os.path.abspath(os.fspath(path))
+        limit = seconds("flush_seconds", flush_seconds)
+        if limit is None:
+            raise UsageError(
+                "flush_seconds is None, but must be a number of seconds: the queue is never kept for ever."
+            )
+        if not isinstance(most_waiting, int) or isinstance(most_waiting, bool) or most_waiting < 1:
+            raise UsageError(f"most_waiting is {most_waiting!r}, but must be a whole number of lines, 1 or more.")
+        self._flush_seconds = limit
+        self._most_waiting = most_waiting
+        # So many lines are written before their time.
+        self._hurry_at = most_waiting // 16 + 1
+        self._encode = msgspec.json.Encoder(enc_hook=repr).encode
+        # What the thread writes next: lines, and signals of those who wait until everything before was written.
+        self._waiting: deque[bytes | Signal] = deque()
+        self._something = Signal()
+        self._hurry = Signal()
+        self._number = 0
+        self._lost = 0
+        self._in_segment = False
+        self._closed = False
+        self._broken = False
+        self._thread: Thread | None = None
+        self._descriptor, self._torn = _opened(self.path)
+
+    # -- what happens in the run
+
+    def begin_run(self, identity: Mapping[str, Any] | None) -> None:
+        """Begin a segment under this identity. A Controller does; an event before that begins one without identity."""
+        if self._closed or self._broken:
+            return
+        if self._in_segment:
+            self._end_segment()
+        self._in_segment = True
+        self._number = 0
+        header = Header(
+            schema=SCHEMA,
+            version=VERSION,
+            segment=os.urandom(16).hex(),
+            run=None if identity is None else dict(identity),
+            process=os.getpid(),
+            host=socket.gethostname(),
+            monotonic=monotonic(),
+            wall=time(),
+        )
+        self._put(self._encode(header) + b"\n")
+
+    def __call__(self, action: str, /, **fields: object) -> None:
+        """Take one event down. Never waits and never raises."""
+        if self._closed or self._broken:
+            return
+        if not self._in_segment:
+            self.begin_run(None)
+        if len(self._waiting) >= self._most_waiting:
+            self._lose("the disk does not keep up")
+            return
+        try:
+            event = Event(self._number + self._lost, monotonic(), time(), action, _task_name(), fields)
+            line = self._encode(event) + b"\n"
+        except Exception as error:
+            self._lose(f"{action} has a field that cannot be written: {error!r}")
+            return
+        self._say_what_was_lost()
+        self._number += 1
+        self._put(line)
+
+    def _put(self, line: bytes) -> None:
+        self._waiting.append(line)
+        if self._thread is None:
+            self._thread = Thread(target=self._write_for_ever, name="cleancut-trace", daemon=True)
+            self._thread.start()
+            # A program that forgets `close` keeps what was traced until its end.
+            atexit.register(self.close)
+        if not self._something.is_set():
+            self._something.set()
+        if len(self._waiting) == self._hurry_at:
+            self._hurry.set()
+
+    def _lose(self, reason: str) -> None:
+        if self._lost == 0:
+            logger.warning("The trace %s has a gap from event %d on: %s.", self.path, self._number, reason)
+        self._lost += 1
+
+    def _say_what_was_lost(self) -> None:
+        if self._lost:
+            self._put(self._encode(Gap(self._number, self._lost)) + b"\n")
+            self._number += self._lost
+            self._lost = 0
+
+    def _end_segment(self) -> None:
+        self._say_what_was_lost()
+        self._put(self._encode(End(self._number)) + b"\n")
+        self._in_segment = False
+
+    # -- the end, and those who want to read
+
+    def flush(self) -> bool:
+        """Wait until what was traced so far is with the operating system; False if that takes over ten seconds."""
+        if self._thread is None or self._closed:
+            return True
+        written = Signal()
+        self._waiting.append(written)
+        self._hurry.set()
+        self._something.set()
+        return written.wait(_PATIENCE)
+
+    def close(self) -> None:
+        """End the segment, write everything, and give the file back. Blocks; later events are not kept.
+
+        Fine to call twice, and from any thread. A disk that does not answer is left alone after ten seconds.
+        """
+        if self._closed:
+            return
+        if not self._in_segment and not self._broken:
+            self.begin_run(None)
+        if not self._broken:
+            self._end_segment()
+        self._closed = True
+        self._hurry.set()
+        self._something.set()
+        if self._thread is not None:
+            atexit.unregister(self.close)
+            self._thread.join(_PATIENCE)
+            if self._thread.is_alive():
+                logger.error("The trace %s may lack its end: the disk has not answered for %s s.", self.path, _PATIENCE)
+
+    # -- the thread
+
+    def _write_for_ever(self) -> None:
+        try:
+            while not self._closed:
+                self._something.wait()
+                # Let some lines gather, unless somebody waits for them.
+                self._hurry.wait(self._flush_seconds)
+                self._hurry.clear()
+                self._something.clear()
+                self._write_waiting()
+            self._write_waiting()
+        finally:
+            os.close(self._descriptor)
+
+    def _write_waiting(self) -> None:
+        lines: list[bytes] = []
+        signals: list[Signal] = []
+        while self._waiting:
+            item = self._waiting.popleft()
+            if isinstance(item, Signal):
+                signals.append(item)
+            else:
+                lines.append(item)
+        try:
+            if lines and not self._broken:
+                self._write(b"".join(lines))
+        except OSError as error:
+            self._broken = True
+            logger.error("The trace %s ends here, and the run goes on without it: %s.", self.path, error)
+        for signal in signals:
+            signal.set()
+
+    def _write(self, data: bytes) -> None:
+        if self._torn:
+            # What a crash cut short gets a line of its own.
+            data = b"\n" + data
+            self._torn = False
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._descriptor, view) :]
+
+
+def _task_name() -> str | None:
+    loop = _get_running_loop()
+    task = None if loop is None else asyncio.current_task(loop)
+    return None if task is None else task.get_name()
+
+
+def _opened(path: str) -> tuple[int, bool]:
+    """A descriptor that appends, and whether the file ends inside a line; UsageError if it is not ours to append to."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise UsageError(f"path: {path} cannot be opened for a trace: {error.strerror}. Name another file.") from error
+    try:
+        _lock(descriptor, path)
+        size = os.fstat(descriptor).st_size
+        # The very first header may itself have been cut short.
+        begin = os.pread(descriptor, len(FIRST_BYTES), 0).split(b"\n")[0]
+        if size and not (begin and FIRST_BYTES.startswith(begin)):
+            raise UsageError(
+                f"path: {path} is not empty, and no trace of schema version {VERSION}. Appending would spoil it; name "
+                "another file, or move this one away."
+            )
+        return descriptor, size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+    except BaseException as error:
+        os.close(descriptor)
+        if isinstance(error, OSError):
+            raise UsageError(f"path: {path} cannot be used for a trace: {error}. Name another file.") from error
+        raise
+
+
+def _lock(descriptor: int, path: str) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise UsageError(
+            f"path: another tracer writes {path}. Its segments would be mixed with these; give each run a file."
+        ) from error
+    except OSError:
+        # A file system without locks; appending still keeps whole lines apart.
+        logger.debug("no lock on %s", path)
