@@ -61,6 +61,18 @@ def test_a_lock_excludes_a_second_one_in_the_same_process_until_it_is_given_back
     FILES.unlock(FILES.lock(path))
 
 
+def test_a_lock_that_was_given_back_does_not_live_on_in_a_forked_process(tmp_path: Path) -> None:
+    """A worker of a data loader inherits the open file, and may outlive the run that forked it."""
+    files = PosixFiles()
+    first = files.lock(f"{tmp_path}/LOCK")
+    inherited = os.dup(first)
+    try:
+        files.unlock(first)
+        files.unlock(files.lock(f"{tmp_path}/LOCK"))
+    finally:
+        os.close(inherited)
+
+
 def test_names_are_listed_in_one_order(tmp_path: Path) -> None:
     """The order of a directory differs from machine to machine; a run must repeat."""
     for name in ("b", "a", "C", "10", "9"):

@@ -93,4 +93,6 @@ class PosixFiles:
         return Handle(descriptor)
 
     def unlock(self, handle: Handle) -> None:
+        # Closing alone would leave the lock with a process forked meanwhile, as the workers of a data loader are.
+        fcntl.flock(handle, fcntl.LOCK_UN)
         os.close(handle)

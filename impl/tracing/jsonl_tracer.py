@@ -19,6 +19,7 @@ import socket
 from asyncio.events import _get_running_loop
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from threading import Event as Signal
 from threading import Thread
 from time import monotonic, time
@@ -188,6 +189,9 @@ class JsonlTracer:
                 self._write_waiting()
             self._write_waiting()
         finally:
+            with suppress(OSError):
+                # Closing alone would leave the lock with a process forked meanwhile, as a data loader's workers are.
+                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             os.close(self._descriptor)
 
     def _write_waiting(self) -> None:
