@@ -53,8 +53,16 @@ if TYPE_CHECKING:
     )
     from .permits import Permit
     from .plane import DataPlane
-    from .samplers import InOrderSampler, Sampler, TransactionalSampler, WindowedSampler
+    from .samplers import (
+        InOrderSampler,
+        ReadyFirstSampler,
+        Sampler,
+        TransactionalSampler,
+        WeightFifoSampler,
+        WindowedSampler,
+    )
     from .slots import BufferSnapshot, Claim, Slot
+    from .spare_pool import Spare, SparePool
     from .tensor_plane import TensorPlane
     from .torch_trainer_state import TorchTrainerState
     from .trainer_state import TrainerState
@@ -77,12 +85,16 @@ _LOADED_AT_FIRST_USE = {
     "Permit": "permits",
     "DataPlane": "plane",
     "InOrderSampler": "samplers",
+    "ReadyFirstSampler": "samplers",
     "Sampler": "samplers",
     "TransactionalSampler": "samplers",
+    "WeightFifoSampler": "samplers",
     "WindowedSampler": "samplers",
     "BufferSnapshot": "slots",
     "Claim": "slots",
     "Slot": "slots",
+    "Spare": "spare_pool",
+    "SparePool": "spare_pool",
     "TensorPlane": "tensor_plane",
     "TorchTrainerState": "torch_trainer_state",
     "TrainerState": "trainer_state",
@@ -131,6 +143,7 @@ __all__ = [
     "Permit",
     "Phase",
     "PromptLoader",
+    "ReadyFirstSampler",
     "ReplayBuffer",
     "Restored",
     "RestoredFrom",
@@ -139,6 +152,8 @@ __all__ = [
     "Sampler",
     "Slot",
     "SnapshotSkipped",
+    "Spare",
+    "SparePool",
     "StaleCut",
     "StoreBusy",
     "StoreFailed",
@@ -152,6 +167,7 @@ __all__ = [
     "TransactionalSampler",
     "UsageError",
     "Waits",
+    "WeightFifoSampler",
     "WindowedSampler",
     "WouldBlock",
     "WrongLoop",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..ledger import LedgerSnapshot
     from ..plane import Capture
     from ..slots import BufferSnapshot
+    from ..spare_pool import Spare
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class Captured:
 
     sampler: Any
     loader: Any
+    spares: tuple[Spare, ...]
     buffer: BufferSnapshot
     ledger: LedgerSnapshot
     counters: Counters
@@ -56,11 +58,14 @@ def read_cut(
                 "two versions. Save between steps, after finish; or call begin_snapshot(), which takes rollouts only."
             )
     elif (reason := _outrun(parts.counters.read(cut), anchor)) is not None:
+        barrier.emit("skip_snapshot", reason=reason)
         return SnapshotSkipped(reason)
     sampler = parts.sampler.state()
     barrier.emit("read_sampler")
     loader = parts.loader.state()
     barrier.emit("read_loader")
+    spares = parts.pool.snapshot(cut)
+    barrier.emit("read_pool")
     buffer = parts.buffer.snapshot(cut)
     barrier.emit("read_buffer")
     # The subtraction of what the buffer owns: on disk a group never has two owners.
@@ -69,7 +74,7 @@ def read_cut(
     counters = parts.counters.read(cut)
     barrier.emit("read_trainer")
     rows = parts.buffer.plane.capture(cut, (group for group, slot in buffer.slots.items() if slot.ready))
-    return Captured(sampler, loader, buffer, ledger, counters, rows)
+    return Captured(sampler, loader, spares, buffer, ledger, counters, rows)
 
 
 def _outrun(counters: Counters, anchor: Anchor | None) -> str | None:

@@ -13,6 +13,7 @@ from ..buffer import ReplayBuffer
 from ..errors import CheckpointNotFound, UsageError
 from ..ledger import Ledger, Phase
 from ..samplers import Sampler
+from ..spare_pool import SparePool
 from .callables import UserFunction
 from .config import ControllerConfig
 from .generation import Generation
@@ -76,7 +77,8 @@ class Controller:
         if buffer is None:
             buffer = self._own_buffer(sampler.capacity_needed(loader.batch_size))
         self.buffer = buffer
-        self._parts = RunParts(self.barrier, self.ledger, loader, sampler, buffer, self.config)
+        self.pool = SparePool()
+        self._parts = RunParts(self.barrier, self.ledger, loader, sampler, buffer, self.pool, self.config)
         self.progress = self._parts.progress
         if self._checkpointer is not None:
             self._checkpointer.attach(
@@ -84,6 +86,7 @@ class Controller:
                 loader=loader,
                 sampler=sampler,
                 buffer=buffer,
+                pool=self.pool,
                 counters=self.progress,
                 generations=self.config.generations,
             )
@@ -197,6 +200,7 @@ class Controller:
             admitted=phases[Phase.ADMITTED],
             reserved=phases[Phase.RESERVED],
             buffered=len(self.buffer.slots),
+            spares=len(self.pool),
         )
 
     def _start_pumps(self) -> list[RunTask]:

@@ -38,6 +38,8 @@ class RestoredFrom:
     reserved: int
     #: Groups whose rows came out of the checkpoint.
     buffered: int
+    #: Prompts in the spare pool.
+    spares: int = 0
 
 
 @dataclass(frozen=True)
