@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..barrier import CheckpointBarrier
@@ -103,6 +103,23 @@ class Controller:
         from ..tensor_plane import TensorPlane
 
         return ReplayBuffer(self.barrier, self.config.capacity or needed, TensorPlane(), self.ledger)
+
+    def statistics(self) -> Mapping[str, int]:
+        """Counts of this instant: the buffer's slots and permits, the permits of generations, and what is pending.
+
+        Raises InvariantViolated if permits, slots and rows do not agree.
+        """
+        in_flight = self.generation.in_flight
+        in_flight.check()
+        return {
+            **self.buffer.statistics(),
+            "in_flight_capacity": in_flight.capacity,
+            "in_flight_free": in_flight.free,
+            "in_flight_waited_for": in_flight.waiting,
+            "pending": len(self.ledger.entries),
+            "spares": len(self.pool),
+            "version": self.progress.version,
+        }
 
     async def run(self) -> RunReport:
         """Resume or begin, train to the end, save, close.
