@@ -95,8 +95,15 @@ class ImplController:
     async def _generate(self, request: Any) -> Mapping[str, Any]:
         import torch
 
-        await self._finished.setdefault(request.group, asyncio.get_running_loop().create_future())
+        try:
+            await self._told(request.group)
+        finally:
+            self._finished.pop(request.group, None)
         return {"tokens": torch.zeros(1, 1, dtype=torch.uint8)}
+
+    def _told(self, group: int) -> asyncio.Future[None]:
+        """What the attempt of a group waits for: to be told how it ends."""
+        return self._finished.setdefault(group, asyncio.get_running_loop().create_future())
 
     def _group(self, prompt: int) -> int:
         living = {**self._controller.ledger.entries, **self._controller.buffer.slots}
@@ -135,7 +142,7 @@ class ImplController:
     async def commit_group(self, prompt: int) -> None:
         """The generation of one group ends; its task commits and removes the ledger's entry."""
         group = self._group(prompt)
-        finished = self._finished.setdefault(group, asyncio.get_running_loop().create_future())
+        finished = self._told(group)
         if not finished.done():
             finished.set_result(None)
         while not self._controller.buffer.slots[group].ready:
@@ -145,8 +152,7 @@ class ImplController:
     async def fail_attempt(self, prompt: int) -> None:
         """The attempt for one group fails; its task does by itself what follows: a retry, or a spare, or nobody."""
         group = self._group(prompt)
-        failed = self._finished.pop(group, None) or asyncio.get_running_loop().create_future()
-        failed.set_exception(ValueError("the attempt failed"))
+        self._told(group).set_exception(ValueError("the attempt failed"))
 
     async def evict(self, prompt: int) -> None:
         """The train pump gives up what has become too old, ready or generating."""

@@ -11,8 +11,8 @@ barrier   compared: who waits, who is inside, the queue of checkpoints, the open
           history: `rounds_left`, `late`, `passed_over` (what was asked before); `cancellations_left`,
           `expiries_left` (budgets); whether a checkpoint outside the queue is idle or done
 cut       compared: cursor, epoch and exhausted bit, dispatch cursor, shortfalls, drop count, ledger, slots, spares,
-          accounts, stamps, weights, version, permits, open window; and at publication the whole image, against the
-          real files
+          accounts, stamps, weights where a rule looks at them, version, permits, open window; and at publication the
+          whole image, against the real files
           history: `gate_passed`, `lingering`, `trouble`, `columns` (where a task stands in its code); `tries` (the
           library keeps two budgets and forgets both with the commit); `generations` (a permit is in a task's hands
           before its slot and after it); `anchor`; `saves_left` and the other budgets; the image while it is read,

@@ -8,15 +8,19 @@ from typing import Any
 from spec.cut.state import READY
 
 from .prompts import Prompts
+from .views import selects_by_weight
 
 
 def alike(state: Any, one: int, other: int) -> bool:
     """Whether the machine tells two ready prompts apart by nothing but their numbers.
 
     They may be of different batches: the machine asks of a batch only whether it is behind the cursor, and both are.
-    Failed attempts are history here. Nothing of either may be left to happen but what happens to every ready group.
+    Failed attempts are history here, and so are weights where no rule looks at them (ready first). Nothing of either
+    may be left to happen but what happens to every ready group.
     """
-    rows = (state.slot, state.ledger, state.stamp, state.weight, state.lingering, state.account, state.spare)
+    rows = [state.slot, state.ledger, state.stamp, state.lingering, state.account, state.spare]
+    if selects_by_weight(state):
+        rows.append(state.weight)
     return state.slot[one] == READY and all(row[one] == row[other] for row in rows)
 
 

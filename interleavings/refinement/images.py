@@ -10,7 +10,7 @@ from spec.cut.state import DROPPED, NO_ENTRY, TRAINED
 from ..errors import Violation
 from ..follower import Remembered, View
 from .prompts import Prompts
-from .views import LEDGER_SAYS, batches_handed_out
+from .views import LEDGER_SAYS, SELECT_BY_WEIGHT, batches_handed_out, selects_by_weight
 
 
 def image_of_machine(state: Any) -> View:
@@ -29,7 +29,7 @@ def image_of_machine(state: Any) -> View:
         "trained": frozenset(p for p, e in enumerate(state.image_account) if e == TRAINED),
         "dropped": frozenset(p for p, e in enumerate(state.image_account) if e == DROPPED),
         "stamps": frozenset((p, e) for p, e in enumerate(state.image_stamp) if e >= 0),
-        "weights": frozenset((p, e) for p, e in enumerate(state.image_weight) if e >= 0),
+        "weights": frozenset((p, e) for p, e in enumerate(state.image_weight) if e >= 0 and selects_by_weight(state)),
     }
 
 
@@ -39,7 +39,7 @@ def image_of_files(documents: Mapping[str, Any], prompts: Prompts) -> View:
     slots = {_number(s, prompts): s for s in documents["buffer.json"]["slots"]}
     trainer, loader = documents["trainer.json"], documents["loader.json"]["state"]
     sampler = documents["sampler.json"]["state"]
-    stamped = documents["sampler.json"]["name"] == "in_order"
+    by_weight = documents["sampler.json"]["name"] in SELECT_BY_WEIGHT
     stamps = {p: e["step"] for p, e in entries.items()} | {p: s["step"] for p, s in slots.items()}
     return {
         "cursor": batches_handed_out(
@@ -61,7 +61,7 @@ def image_of_files(documents: Mapping[str, Any], prompts: Prompts) -> View:
         ),
         "dropped": frozenset(_number(d, prompts) for d in trainer["accounts"]["dropped"]),
         "stamps": frozenset((p, step) for p, step in stamps.items() if step is not None),
-        "weights": frozenset() if stamped else frozenset((p, s["weight"]) for p, s in slots.items()),
+        "weights": frozenset((p, s["weight"]) for p, s in slots.items() if by_weight),
     }
 
 

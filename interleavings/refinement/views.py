@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from impl.keys import Key
+from spec.cut import WEIGHT_FIFO, WINDOWED
 from spec.cut.state import ADMITTED, CLAIMED, DROPPED, NO_ENTRY, NO_SLOT, READY, RESERVED, TRAINED, UNREADY
 from spec.cut.state import OPEN as CUT_OPEN
 from spec.cut.state import WRITING as CUT_WRITING
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from impl import Controller
 
 LEDGER_SAYS = {RESERVED: "RESERVED", ADMITTED: "ADMITTED"}
+#: The library's samplers of which a rule looks at weights.
+SELECT_BY_WEIGHT = ("weight_fifo", "windowed")
 _SLOT_SAYS = {UNREADY: "unready", READY: "ready", CLAIMED: "claimed"}
 
 
@@ -34,7 +37,7 @@ def cut_of_machine(state: Any) -> View:
         "trained": frozenset(p for p, e in enumerate(state.account) if e == TRAINED),
         "dropped": frozenset(p for p, e in enumerate(state.account) if e == DROPPED),
         "stamps": frozenset((p, e) for p, e in enumerate(state.stamp) if e >= 0),
-        "weights": frozenset((p, e) for p, e in enumerate(state.weight) if e >= 0),
+        "weights": frozenset((p, e) for p, e in enumerate(state.weight) if e >= 0 and selects_by_weight(state)),
         "version": state.version,
         "permits": state.permits,
         "window open": state.window >= CUT_OPEN and state.window != CUT_WRITING,
@@ -63,13 +66,18 @@ def cut_of_implementation(controller: Controller, prompts: Prompts) -> View:
         "trained": frozenset(p for key, p in known if ledger.accounts.is_trained(Key(*key))),
         "dropped": frozenset(p for key, p in known if Key(*key) in ledger.accounts.dropped),
         "stamps": frozenset((p, step) for p, step in stamps.items() if step is not None),
-        # The library notes the version of every dispatch; the machine only where the sampler selects by it.
-        "weights": frozenset() if sampler.stamped else frozenset((p, slot.weight) for p, slot in slots.items()),
+        # Every dispatch notes the version; it is compared where a rule looks at it.
+        "weights": frozenset((p, slot.weight) for p, slot in slots.items() if sampler.name in SELECT_BY_WEIGHT),
         "version": controller.progress.version,
         # A permit that a task holds on its way to a slot is free to the machine, which takes it with the slot.
         "permits": buffer.capacity - len(slots),
         "window open": controller.barrier._core.cut is not None,
     }
+
+
+def selects_by_weight(state: Any) -> bool:
+    """Whether a rule of the machine's sampler looks at weights."""
+    return bool(state.sampler in (WEIGHT_FIFO, WINDOWED))
 
 
 def batches_handed_out(epoch: int, position: int, batch_size: int, length: int) -> int:
