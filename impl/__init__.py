@@ -64,8 +64,16 @@ if TYPE_CHECKING:
     from .loader_protocol import Loader
     from .permits import Permit
     from .plane import DataPlane
-    from .samplers import InOrderSampler, Sampler, TransactionalSampler, WindowedSampler
+    from .samplers import (
+        InOrderSampler,
+        ReadyFirstSampler,
+        Sampler,
+        TransactionalSampler,
+        WeightFifoSampler,
+        WindowedSampler,
+    )
     from .slots import BufferSnapshot, Claim, Slot
+    from .spare_pool import Spare, SparePool
     from .tensor_plane import TensorPlane
     from .torch_trainer_state import TorchTrainerState
     from .torchdata_loader import Indexed, TorchdataPromptLoader
@@ -94,12 +102,16 @@ _LOADED_AT_FIRST_USE = {
     "Permit": "permits",
     "DataPlane": "plane",
     "InOrderSampler": "samplers",
+    "ReadyFirstSampler": "samplers",
     "Sampler": "samplers",
     "TransactionalSampler": "samplers",
+    "WeightFifoSampler": "samplers",
     "WindowedSampler": "samplers",
     "BufferSnapshot": "slots",
     "Claim": "slots",
     "Slot": "slots",
+    "Spare": "spare_pool",
+    "SparePool": "spare_pool",
     "TensorPlane": "tensor_plane",
     "TorchTrainerState": "torch_trainer_state",
     "Indexed": "torchdata_loader",
@@ -158,6 +170,7 @@ __all__ = [
     "Permit",
     "Phase",
     "PromptLoader",
+    "ReadyFirstSampler",
     "ReplayBuffer",
     "Restored",
     "RestoredFrom",
@@ -166,6 +179,8 @@ __all__ = [
     "Sampler",
     "Slot",
     "SnapshotSkipped",
+    "Spare",
+    "SparePool",
     "StaleCut",
     "StoreBusy",
     "StoreFailed",
@@ -182,6 +197,7 @@ __all__ = [
     "TransactionalSampler",
     "UsageError",
     "Waits",
+    "WeightFifoSampler",
     "WindowedSampler",
     "WouldBlock",
     "WrongLoop",

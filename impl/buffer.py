@@ -3,6 +3,7 @@
     acquire_permit()  →  reserve   →  commit   →  claim   →  finish
     outside a slot       unready      ready                  rows cleared, permit back
                          ↘ release_unready, abort_stale      ↘ evict (ready, unclaimed)
+                         ↘ hand_over (to a spare)
 
 The permit belongs to the slot from `reserve` on and returns with `finish`, `evict`, `abort_stale` or
 `release_unready`, never at `claim`: a snapshot of claimed groups would exceed the capacity when it is restored.
@@ -125,18 +126,7 @@ class ReplayBuffer:
     def reserve(self, cut: Cut, group: GroupId, key: Key, step: int | None, weight: int, permit: Permit) -> Slot:
         """Turn a permit into an unready slot; the action `dispatch`."""
         cut.require(self.barrier)
-        if group in self._slots:
-            raise InvariantViolated(
-                f"group {group} has a slot already. It was dispatched twice; a group is dispatched once per run."
-            )
-        if self._ledger is not None:
-            entry = self._ledger.entries.get(group)
-            if entry is None or entry.phase.name != "ADMITTED" or entry.step != step or entry.key != key:
-                raise InvariantViolated(
-                    f"group {group} was to be dispatched for step {step}, and the ledger has "
-                    f"{'no entry for it' if entry is None else f'{entry.phase.name}, step {entry.step}, {entry.key}'}. "
-                    "Only an admitted group is dispatched, with the stamp of its admission."
-                )
+        self._require_dispatchable(group, key, step)
         permit.spend(self._permits)
         slot = self._slots[group] = Slot(group, key, step, weight)
         self.barrier.emit("dispatch", group=group)
@@ -235,6 +225,23 @@ class ReplayBuffer:
             self._ledger.drop(cut, group, "stale_inflight")
         self._changed.wake()
 
+    def hand_over(self, cut: Cut, group: GroupId, successor: GroupId, key: Key, step: int | None, weight: int) -> Slot:
+        """Give the place of a group that was given up, permit included, to the spare that `Ledger.replace` admitted."""
+        cut.require(self.barrier)
+        self._require_unready(group, "replaced")
+        self._require_dispatchable(successor, key, step)
+        del self._slots[group]
+        slot = self._slots[successor] = Slot(successor, key, step, weight)
+        return slot
+
+    def restamp(self, cut: Cut, group: GroupId, step: int) -> None:
+        """Move a ready, unclaimed group to another train step; it keeps its order of arrival. A part of `borrow`."""
+        cut.require(self.barrier)
+        self._require_ready((group,), f"moved to step {step}")
+        self._slots[group] = replace(self._slots[group], step=step)
+        self._forget_entry(group)
+        self._changed.wake()
+
     def release_unready(self, cut: Cut, group: GroupId) -> None:
         """Give up the slot of a group in flight; the caller says in the same section what becomes of the group."""
         cut.require(self.barrier)
@@ -280,6 +287,21 @@ class ReplayBuffer:
             raise InvariantViolated(
                 f"group {group} was to be {purpose} in flight, but it "
                 f"{'has no slot' if slot is None else 'is ready'}. Look again inside the section that gives it up."
+            )
+
+    def _require_dispatchable(self, group: GroupId, key: Key, step: int | None) -> None:
+        if group in self._slots:
+            raise InvariantViolated(
+                f"group {group} has a slot already. It was dispatched twice; a group is dispatched once per run."
+            )
+        if self._ledger is None:
+            return
+        entry = self._ledger.entries.get(group)
+        if entry is None or entry.phase.name != "ADMITTED" or entry.step != step or entry.key != key:
+            raise InvariantViolated(
+                f"group {group} was to be dispatched for step {step}, and the ledger has "
+                f"{'no entry for it' if entry is None else f'{entry.phase.name}, step {entry.step}, {entry.key}'}. "
+                "Only an admitted group is dispatched, with the stamp of its admission."
             )
 
     def _require_open(self, claim: Claim) -> None:

@@ -146,10 +146,13 @@ class Ledger:
 
     # -- writes
 
-    def reserve(self, cut: Cut, keys: Iterable[Key], payloads: Sequence[object] | None = None) -> Admission:
+    def reserve(
+        self, cut: Cut, keys: Iterable[Key], payloads: Sequence[object] | None = None, *, from_pool: bool = False
+    ) -> Admission:
         """Own a whole loader batch, in the section that moved the loader; payloads are copied.
 
-        Without payloads the prompts are the dataset's rows.
+        Without payloads the prompts are the dataset's rows. `from_pool`: the prompts come out of the spare pool, at the
+        end of the data, and the event is `drain_pool`.
         """
         cut.require(self.barrier)
         wanted = tuple(Key(*key) for key in keys)
@@ -180,7 +183,12 @@ class Ledger:
             self._entries[group] = LedgerEntry(group, key, Phase.RESERVED, admission.id, None, payload)
         self._next_group += len(wanted)
         self._next_admission += 1
-        self.barrier.emit("reserve_batch", admission=admission.id, groups=admission.groups, keys=wanted)
+        if from_pool:
+            self.barrier.emit("drain_pool", admission=admission.id, groups=admission.groups, keys=wanted, reason=None)
+        else:
+            self.barrier.emit(
+                "reserve_batch", admission=admission.id, groups=admission.groups, keys=wanted, reason=None
+            )
         return admission
 
     def admit(self, cut: Cut, admission: Admission, step: int | None) -> tuple[GroupId, ...]:
@@ -234,6 +242,61 @@ class Ledger:
         self.accounts.drop(entry.key, reason)
         del self._entries[group]
         self.barrier.emit("drop", group=group, reason=reason)
+        return entry
+
+    def drop_batch(self, cut: Cut, keys: Iterable[Key], reason: str, *, from_pool: bool = False) -> None:
+        """End prompts that have no group, on purpose: a short batch as it is read, or what is left in the spare pool.
+
+        The event is that of the action, `reserve_batch` or with `from_pool` `drain_pool`, and carries no groups.
+        """
+        cut.require(self.barrier)
+        ended = tuple(Key(*key) for key in keys)
+        pending = {entry.key for entry in self._entries.values()}
+        for key in ended:
+            owner = "is pending" if key in pending else self.accounts.settled(key)
+            if owner is not None:
+                raise InvariantViolated(
+                    f"{key} was to be dropped ({reason!r}), but it {owner}. Two owners of one prompt; the likely cause "
+                    "is a loader whose cursor was set back without the ledger. Restore both from one checkpoint."
+                )
+        for key in ended:
+            self.accounts.drop(key, reason)
+        if from_pool:
+            self.barrier.emit("drain_pool", admission=None, groups=(), keys=ended, reason=reason)
+        else:
+            self.barrier.emit("reserve_batch", admission=None, groups=(), keys=ended, reason=reason)
+
+    def replace(self, cut: Cut, group: GroupId, key: Key, payload: object, step: int | None) -> LedgerEntry:
+        """Give the place of a group that was given up to a spare: it is dropped (`replaced`), the spare ADMITTED.
+
+        The spare gets an id of its own and the admission of the place it fills: the group's own when `step` is its
+        stamp (`substitute`); else, when a later group was moved up into the hole (`borrow`), that of a pending group
+        stamped with `step`, or a new one where none is pending. The payload is the pool's own copy.
+        """
+        cut.require(self.barrier)
+        old = self._pending(group, "replaced")
+        if old.phase is not Phase.ADMITTED:
+            raise InvariantViolated(
+                f"group {group} was to be replaced, but it is only {old.phase.name}. Only a group that was admitted "
+                "and failed has a place to fill."
+            )
+        owner = next((f"is group {other}" for other, entry in self._entries.items() if entry.key == key), None)
+        owner = owner or self.accounts.settled(key)
+        if owner is not None:
+            raise InvariantViolated(
+                f"the spare {key} was to take the place of group {group}, but it {owner} already. Two owners of one "
+                "prompt; restore ledger and pool from one checkpoint."
+            )
+        admission = old.admission
+        if step != old.step:
+            others = (entry.admission for entry in self._entries.values() if step is not None and entry.step == step)
+            admission = next(others, self._next_admission)
+        self.accounts.drop(old.key, "replaced")
+        del self._entries[group]
+        entry = LedgerEntry(self._next_group, key, Phase.ADMITTED, admission, step, payload)
+        self._entries[entry.group] = entry
+        self._next_group += 1
+        self._next_admission = max(self._next_admission, admission + 1)
         return entry
 
     def fail_attempt(self, cut: Cut, group: GroupId, cause: str) -> LedgerEntry:

@@ -26,6 +26,7 @@ def owners(checkpoint: Path) -> dict[Key, list[str]]:
     for name, records in (
         ("ledger", document(checkpoint, "ledger")["entries"]),
         ("buffer", document(checkpoint, "buffer")["slots"]),
+        ("spares", document(checkpoint, "spares")["spares"]),
         ("dropped", accounts["dropped"]),
     ):
         for record in records:

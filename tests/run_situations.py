@@ -20,16 +20,17 @@ from impl.ledger import Admission, Ledger
 from impl.loader import PromptLoader
 from impl.samplers import InOrderSampler, Sampler
 from impl.slots import Claim
+from impl.spare_pool import Spare, SparePool
 from impl.store.directory import DirectoryReader, DirectoryWriter
 from impl.store.files import Files
 from impl.tensor_plane import TensorPlane
 
 #: Reads of one save, in the order in which they must come.
-READS = ["read_sampler", "read_loader", "read_buffer", "read_ledger", "read_trainer"]
+READS = ["read_sampler", "read_loader", "read_pool", "read_buffer", "read_ledger", "read_trainer"]
 
 
 class Run:
-    """Barrier, ledger, loader, in-order sampler, buffer and checkpointer, with one method for each thing they do.
+    """Barrier, ledger, loader, in-order sampler, pool, buffer and checkpointer, with one method for each thing they do.
 
     Prompts are the numbers below `length`. Every event is in `events`.
     """
@@ -50,6 +51,7 @@ class Run:
         name: str = "a",
         verify: Any = "digest",
         generations: int | None = None,
+        pool: bool = True,
         drain_timeout: float | None = None,
         executor: Executor | Unset = UNSET,
     ) -> None:
@@ -62,6 +64,7 @@ class Run:
         self.sampler = sampler if sampler is not None else InOrderSampler(lookahead)
         self.plane = TensorPlane()
         self.buffer = ReplayBuffer(self.barrier, capacity, self.plane, self.ledger)
+        self.pool = SparePool(self.ledger)
         self.sampler.bind(batch_size)
         self.checkpointer = Checkpointer(
             directory,
@@ -77,6 +80,7 @@ class Run:
             loader=self.loader,
             sampler=self.sampler,
             buffer=self.buffer,
+            pool=self.pool if pool else None,
             generations=generations,
         )
 
@@ -98,6 +102,13 @@ class Run:
             batch = self.loader.next_batch(cut)
             assert batch is not None
             return self.ledger.reserve(cut, batch.keys)
+
+    async def divert(self) -> tuple[Spare, ...]:
+        """Draw the next batch into the spare pool."""
+        async with self.barrier.mutation("divert") as cut:
+            batch = self.loader.next_batch(cut)
+            assert batch is not None
+            return self.pool.divert(cut, batch)
 
     async def admit(self) -> Admission:
         """Draw the next batch and pass it through the gate."""
@@ -146,6 +157,7 @@ class Run:
         return {
             "sampler": self.sampler.state(),
             "loader": self.loader.state(),
+            "spares": self.pool.spares,
             "ledger": dict(self.ledger.entries),
             "ids": (self.ledger.next_group, self.ledger.next_admission),
             "trained": self.ledger.accounts.trained,

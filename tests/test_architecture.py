@@ -25,7 +25,7 @@ IMPORT_LIMIT_SECONDS = 0.150
 # Files that may import another package of ours. Every other file imports its own package alone.
 BRIDGES = (
     ("interleavings/scenarios/*", {"impl", "spec"}, "the programs explored are the real library"),
-    ("interleavings/refinement.py", {"impl", "spec"}, "maps events of impl to actions of spec"),
+    ("interleavings/refinement/*", {"impl", "spec"}, "maps events of impl to actions of spec"),
     ("interleavings/conformance*", {"impl", "spec"}, "holds recorded runs of impl against spec"),
     ("proofs/*", {"spec"}, "proves the very text that spec enumerates"),
     ("cleancut/check.py", {"spec", "interleavings", "proofs"}, "runs them one after another"),
@@ -33,7 +33,7 @@ BRIDGES = (
 
 # Parts of the explorer that know impl and spec. Its core is generic: only a command line reaches them, and lazily.
 BRIDGE_MODULES = ("interleavings.scenarios", "interleavings.refinement", "interleavings.conformance")
-BRIDGE_FILES = ("interleavings/scenarios/*", "interleavings/refinement.py", "interleavings/conformance*")
+BRIDGE_FILES = ("interleavings/scenarios/*", "interleavings/refinement/*", "interleavings/conformance*")
 BRIDGE_USERS = ("interleavings/__main__.py", "interleavings/command_line.py")
 
 # Where a package from elsewhere may be imported; `lazily` is inside a function or for type checkers only.

@@ -113,7 +113,6 @@ async def test_a_checkpoint_that_contradicts_itself_is_refused_and_changes_nothi
 UNKNOWN: dict[str, tuple[str, Callable[[dict[str, Any]], object], str]] = {
     "phase": ("ledger.json", lambda d: [entry.update(phase="parked") for entry in d["entries"]], "phase 'parked'"),
     "payload": ("ledger.json", lambda d: d["entries"][0]["payload"].update(kind="pickle"), "kind 'pickle'"),
-    "spares": ("spares.json", lambda d: d.update(spares=[1]), "1 spare"),
     "sampler field": ("sampler.json", lambda d: d["state"].update(phase=1), "other fields.*phase"),
 }
 

@@ -13,11 +13,15 @@ from jumping_clock import run_in_virtual_time
 
 from impl.controller import Controller, ControllerConfig, GenerationRequest
 from impl.errors import UsageError
-from impl.samplers import InOrderSampler, WindowedSampler
+from impl.samplers import InOrderSampler, ReadyFirstSampler, WeightFifoSampler, WindowedSampler
 
 SAMPLERS: list[Callable[[], Any]] = [
     lambda: InOrderSampler(0),
     lambda: InOrderSampler(1),
+    # Not 0: a step that waits for what failed would leave its ready groups too old, and they would be evicted.
+    lambda: WeightFifoSampler(1),
+    lambda: ReadyFirstSampler(0),
+    lambda: ReadyFirstSampler(1),
     lambda: WindowedSampler(2),
 ]
 

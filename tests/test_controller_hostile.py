@@ -15,7 +15,7 @@ from impl.barrier import CheckpointBarrier
 from impl.checkpointer import Checkpointer
 from impl.controller import Controller, GenerationRequest, TrainBatch
 from impl.errors import StoreBusy, UsageError
-from impl.samplers import InOrderSampler, Sampler, WindowedSampler
+from impl.samplers import InOrderSampler, ReadyFirstSampler, Sampler, WeightFifoSampler, WindowedSampler
 from impl.store.directory import DirectoryReader, DirectoryWriter
 from impl.store.files import Handle
 from impl.store.posix_files import PosixFiles
@@ -134,10 +134,20 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "no lookahead": {"prompts": 5, "batch_size": 2, "lookahead": 0},
     "two epochs": {"prompts": 3, "batch_size": 2, "epochs": 2, "save_period": 2},
     "batch above data": {"prompts": 2, "batch_size": 5},
-    "windowed": {"prompts": 9, "batch_size": 2, "staleness": 1, "capacity": 4},
-    "windowed, one wide": {"prompts": 7, "batch_size": 3, "staleness": 0},
+    "windowed": {"prompts": 9, "batch_size": 2, "sampler": WindowedSampler(1), "capacity": 4},
+    "windowed, one wide": {"prompts": 7, "batch_size": 3, "sampler": WindowedSampler(0)},
+    "by weight": {"prompts": 9, "batch_size": 2, "sampler": WeightFifoSampler(1)},
+    "ready first": {"prompts": 9, "batch_size": 2, "sampler": ReadyFirstSampler(1)},
+    "spares": {"prompts": 9, "batch_size": 2, "spares": 2, "fails_for_good": True},
+    "spares, by weight": {
+        "prompts": 9,
+        "batch_size": 2,
+        "sampler": WeightFifoSampler(1),
+        "spares": 2,
+        "fails_for_good": True,
+    },
     "remainder dropped": {"prompts": 7, "batch_size": 3, "remainder": "drop"},
-    "windowed, remainder dropped": {"prompts": 7, "batch_size": 3, "staleness": 1, "remainder": "drop"},
+    "windowed, remainder dropped": {"prompts": 7, "batch_size": 3, "sampler": WindowedSampler(1), "remainder": "drop"},
     "one in flight": {"prompts": 6, "batch_size": 2, "max_in_flight": 1},
     "without the buffer": {"prompts": 6, "batch_size": 2, "load_buffer": False},
 }
@@ -166,14 +176,17 @@ class Undurable(PosixFiles):
 
 
 def build(directory: Path, setting: dict[str, Any], model: Model) -> Controller:
-    """A run whose third group fails at first, and whose trainer notes every prompt."""
+    """A run whose third group fails at first or for good, and whose trainer notes every prompt."""
     options = dict(setting)
-    staleness, lookahead = options.pop("staleness", None), options.pop("lookahead", 1)
-    sampler: Sampler = InOrderSampler(lookahead) if staleness is None else WindowedSampler(staleness)
+    example: Sampler = options.pop("sampler", InOrderSampler(options.pop("lookahead", 1)))
+    sampler = type(example)(*example.parameters().values())
+    fails_for_good = options.pop("fails_for_good", False)
     checkpointer = Checkpointer(directory, CheckpointBarrier(), files=Undurable(), executor=AtOnce())
 
     async def generate(request: GenerationRequest) -> Any:
         await turns(request.group % 3)
+        if request.group == 2 and fails_for_good:
+            raise ValueError("every time")
         if request.group == 2 and request.attempt == 0:
             raise ConnectionError("once")
         return rows_of(request)

@@ -154,7 +154,7 @@ async def test_the_figures_name_what_each_artifact_took_of_the_window(tmp_path: 
         for save in checkpointer.statistics().saves:
             assert 0 <= sum(save.artifacts.values()) <= save.window_seconds
         found.append(list(checkpointer.statistics().saves[-1].artifacts))
-    assert found == [["sampler", "loader", "buffer", "ledger", "trainer", "rows"], ["trainer"]]
+    assert found == [["sampler", "loader", "spares", "buffer", "ledger", "trainer", "rows"], ["trainer"]]
 
 
 def test_a_run_without_a_checkpointer_has_nothing_it_must_resume() -> None:

@@ -18,7 +18,7 @@ from impl.barrier import CheckpointBarrier
 from impl.buffer import ReplayBuffer
 from impl.controller import Controller, GenerationRequest, RunReport, TrainBatch
 from impl.errors import CheckpointIncompatible, CheckpointNotFound, UsageError
-from impl.samplers import InOrderSampler, WindowedSampler
+from impl.samplers import InOrderSampler, ReadyFirstSampler, WeightFifoSampler, WindowedSampler
 
 
 class Crashing(Record):
@@ -44,7 +44,13 @@ async def resume(image: Path, record: Record, **settings: Any) -> tuple[Controll
     return controller, await controller.run()
 
 
-SAMPLERS: list[Callable[[], Any]] = [lambda: InOrderSampler(0), lambda: InOrderSampler(1), lambda: WindowedSampler(3)]
+SAMPLERS: list[Callable[[], Any]] = [
+    lambda: InOrderSampler(0),
+    lambda: InOrderSampler(1),
+    lambda: WeightFifoSampler(1),
+    lambda: ReadyFirstSampler(1),
+    lambda: WindowedSampler(3),
+]
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)

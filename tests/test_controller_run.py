@@ -14,7 +14,7 @@ from jumping_clock import run_in_virtual_time
 from impl.controller import GenerationRequest, TrainBatch
 from impl.errors import UsageError
 from impl.keys import Key
-from impl.samplers import InOrderSampler, WindowedSampler
+from impl.samplers import InOrderSampler, ReadyFirstSampler, WeightFifoSampler, WindowedSampler
 
 
 @pytest.mark.parametrize("sampler", [InOrderSampler(0), InOrderSampler(2), WindowedSampler(1)])
@@ -79,7 +79,11 @@ def test_no_more_generations_run_at_once_than_allowed() -> None:
 
 
 @pytest.mark.parametrize("remainder", ["train", "drop"])
-@pytest.mark.parametrize("sampler", [InOrderSampler(0), InOrderSampler(1), WindowedSampler(1)])
+@pytest.mark.parametrize(
+    "sampler",
+    [InOrderSampler(0), InOrderSampler(1), WeightFifoSampler(0), WeightFifoSampler(1), ReadyFirstSampler(1),
+     WindowedSampler(1)],
+)  # fmt: skip
 def test_case_A35_a_run_that_wants_more_steps_than_there_is_data_ends(sampler: Any, remainder: str) -> None:
     """5 prompts, 4 a step, 3 steps wanted: the last is trained short or dropped, as configured; nobody waits."""
     record = Record()

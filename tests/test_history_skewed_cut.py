@@ -29,8 +29,8 @@ from impl.samplers import InOrderSampler, SamplerState
 PROMPTS, PER_STEP, TRAINER_AT, CURSOR_AT = 40, 4, 7, 6
 #: Every event between asking for the window and the durable image, and the instant before.
 GAPS = [
-    "before", "request_cut", "open_cut", "read_sampler", "read_loader", "read_buffer", "read_ledger", "read_trainer",
-    "close_cut", "publish",
+    "before", "request_cut", "open_cut", "read_sampler", "read_loader", "read_pool", "read_buffer", "read_ledger",
+    "read_trainer", "close_cut", "publish",
 ]  # fmt: skip
 
 

@@ -55,7 +55,7 @@ async def test_a_group_goes_from_reserved_to_admitted_to_gone() -> None:
     assert not ledger.remove_committed(0)
     assert list(ledger.entries) == [1]
     assert [event for event in events.seen if "section" not in event[1]] == [
-        ("reserve_batch", {"admission": 0, "groups": (0, 1), "keys": keys(5, 2)}),
+        ("reserve_batch", {"admission": 0, "groups": (0, 1), "keys": keys(5, 2), "reason": None}),
         ("commit_admission", {"admission": 0, "groups": (0, 1), "step": 7}),
         ("remove_committed", {"group": 0}),
     ]

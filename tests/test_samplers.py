@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from impl.barrier import CheckpointBarrier
 from impl.errors import CheckpointIncompatible, InvariantViolated, StaleCut, UsageError
 from impl.keys import Key
-from impl.samplers import InOrderSampler, Sampler, SamplerState, TransactionalSampler, WindowedSampler
+from impl.samplers import (
+    InOrderSampler,
+    ReadyFirstSampler,
+    Sampler,
+    SamplerState,
+    TransactionalSampler,
+    WeightFifoSampler,
+    WindowedSampler,
+)
 from impl.slots import Slot
 
 
@@ -37,7 +45,7 @@ slots_of_any_kind = st.lists(
 )
 
 
-@pytest.mark.parametrize("sampler", [InOrderSampler(1), WindowedSampler(1)])
+@pytest.mark.parametrize("sampler", [InOrderSampler(1), WeightFifoSampler(1), ReadyFirstSampler(1), WindowedSampler(1)])
 def test_shipped_samplers_satisfy_the_protocols(sampler: object) -> None:
     """The controller tells a sampler with the split from one without by the protocol."""
     assert isinstance(sampler, Sampler)
@@ -160,9 +168,11 @@ def test_in_order_never_gives_up_a_group_in_flight() -> None:
 
 
 def test_capacity_needed_is_the_table() -> None:
-    """In order needs a whole window of steps, windowed one step."""
+    """A sampler with a gate needs a whole window of steps, windowed one step."""
     assert InOrderSampler(0).capacity_needed(4) == 4
     assert InOrderSampler(2).capacity_needed(4) == 12
+    assert WeightFifoSampler(2).capacity_needed(4) == 12
+    assert ReadyFirstSampler(0).capacity_needed(4) == 4
     assert WindowedSampler(5).capacity_needed(4) == 4
 
 
@@ -204,8 +214,9 @@ def test_wrong_arguments_are_named(value: object) -> None:
     """A typed error that names the argument."""
     with pytest.raises(UsageError, match="lookahead"):
         InOrderSampler(value)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="staleness"):
-        WindowedSampler(value)  # type: ignore[arg-type]
+    for kind in (WeightFifoSampler, ReadyFirstSampler, WindowedSampler):
+        with pytest.raises(UsageError, match="staleness"):
+            kind(value)  # type: ignore[arg-type]
 
 
 def test_an_unbound_sampler_says_what_to_do() -> None:

@@ -182,9 +182,11 @@ class Disk:
         self.error: OSError | None = None
         self.go_on = threading.Event()
         self.go_on.set()
+        self.asked = threading.Event()
         monkeypatch.setattr("impl.tracing.jsonl_tracer.os.write", self.write)
 
     def write(self, descriptor: int, data: Any) -> int:
+        self.asked.set()
         self.go_on.wait()
         if self.error is not None:
             raise self.error
@@ -221,7 +223,10 @@ def test_a_disk_that_does_not_answer_holds_nobody_up_and_what_is_lost_is_counted
     path = tmp_path / "trace.jsonl"
     tracer = JsonlTracer(path, flush_seconds=0.0, most_waiting=10)
     with caplog.at_level(logging.INFO, "cleancut.trace"):
-        for group in range(100):
+        tracer("commit_group", group=0)
+        # From here on nothing is taken over by the thread, so that there is one gap.
+        assert disk.asked.wait(10.0)
+        for group in range(1, 100):
             tracer("commit_group", group=group)
     assert len(tracer._waiting) <= 10
     disk.go_on.set()

@@ -27,6 +27,10 @@ class Named(Protocol):
         """The name in messages."""
         ...
 
+    def emit(self, action: str, **fields: object) -> None:
+        """Pass an event of a part that was given this token to the tracer."""
+        ...
+
 
 class Cut(Ticket):
     """The token of one section. Live between enter and exit, and never again.

@@ -11,7 +11,7 @@ from ..errors import UsageError
 from ..store import strict_json
 from ..store.manifest import Count, Identity, SamplerIdentity
 from . import documents as doc
-from .ledger_documents import accounts_document, ledger_document
+from .ledger_documents import accounts_document, ledger_document, spares_document
 
 if TYPE_CHECKING:
     from ..store.staging import StagedDirectory
@@ -83,7 +83,7 @@ def write_artifacts(captured: Captured, identity: Identity, staged: StagedDirect
     )
     writer.write_document(doc.SAMPLER, sampler)
     writer.write_document(doc.LOADER, doc.LoaderDocument(plain_state(captured.loader, "loader.state()")))
-    writer.write_document(doc.SPARES, doc.SparesDocument(spares=[]))
+    writer.write_document(doc.SPARES, spares_document(captured.spares))
     ledger = ledger_document(captured.ledger)
     writer.write_document(doc.LEDGER, ledger)
     slots = _slots(captured)
@@ -103,7 +103,7 @@ def write_artifacts(captured: Captured, identity: Identity, staged: StagedDirect
     return {
         "buffered": Count(len(slots), "groups"),
         "pending": Count(len(ledger.entries), "groups"),
-        "spares": Count(0, "prompts"),
+        "spares": Count(len(captured.spares), "prompts"),
         "trained": Count(accounts.trained_count, "prompts"),
         "dropped": Count(len(accounts.dropped), "prompts"),
     }

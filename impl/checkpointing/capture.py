@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..ledger import LedgerSnapshot
     from ..plane import Capture, DataPlane
     from ..slots import BufferSnapshot
+    from ..spare_pool import Spare
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class Captured:
 
     sampler: Any
     loader: Any
+    spares: tuple[Spare, ...]
     buffer: BufferSnapshot
     ledger: LedgerSnapshot
     counters: Counters
@@ -124,6 +126,9 @@ def read_cut(
     loader = parts.loader.state()
     barrier.emit("read_loader")
     laps.lap("loader")
+    spares = parts.pool.snapshot(cut)
+    barrier.emit("read_pool")
+    laps.lap("spares")
     buffer = parts.buffer.snapshot(cut)
     barrier.emit("read_buffer")
     laps.lap("buffer")
@@ -136,7 +141,7 @@ def read_cut(
     laps.lap("trainer")
     rows = parts.buffer.plane.capture(cut, (group for group, slot in buffer.slots.items() if slot.ready))
     laps.lap("rows")
-    return Captured(sampler, loader, buffer, ledger, counters, rows, laps.seconds)
+    return Captured(sampler, loader, spares, buffer, ledger, counters, rows, laps.seconds)
 
 
 def _no_snapshot(parts: Participants, cut: Cut, anchor: Anchor | None) -> str | None:

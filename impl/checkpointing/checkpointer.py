@@ -33,7 +33,9 @@ from .participants import (
     CountersPart,
     HeldCounters,
     LedgerPart,
+    NoPool,
     Participants,
+    PoolPart,
     SamplerPart,
     StatePart,
 )
@@ -106,6 +108,7 @@ class Checkpointer:
         loader: StatePart,
         sampler: SamplerPart,
         buffer: BufferPart,
+        pool: PoolPart | None = None,
         counters: CountersPart | None = None,
         generations: int | None = None,
         recovery: bool = True,
@@ -113,21 +116,17 @@ class Checkpointer:
         """Name the parts of the run. Refuses at once what a save could not write later.
 
         `counters` is whoever moves the trainer's version; without it `HeldCounters` are used, which the caller moves
-        through `checkpointer.counters`. `generations` is the size of a group, part of the identity. Without `recovery`
-        a save holds the trainer and its version alone, and a restore takes up no more.
+        through `checkpointer.counters`. Without a `pool` an empty one is written, and a checkpoint that holds spares
+        is not restored. `generations` is the size of a group, part of the identity. Without `recovery` a save holds
+        the trainer and its version alone, and a restore takes up no more.
         """
         if self._parts is not None:
             raise UsageError("attach() was called twice. A checkpointer saves one run; make another one for another.")
-        for name, part in (("ledger", ledger), ("buffer", buffer)):
-            if getattr(part, "barrier", self.barrier) is not self.barrier:
-                raise UsageError(
-                    f"{name} belongs to another barrier than the checkpointer, so its writers would not be kept out of "
-                    "the window. Make both with the same barrier."
-                )
         check_savable(sampler, loader)
-        parts = Participants(
-            ledger, loader, sampler, buffer, HeldCounters() if counters is None else counters, generations, recovery
-        )
+        counters = HeldCounters() if counters is None else counters
+        pool = NoPool() if pool is None else pool
+        parts = Participants(ledger, loader, sampler, buffer, counters, generations, recovery, pool)
+        parts.require_barrier(self.barrier)
         self._identity = identity_of(loader, sampler, generations)
         self._parts = parts
         set_verification = getattr(buffer.plane, "set_verification", None)

@@ -47,12 +47,6 @@ class LoaderDocument(Document, frozen=True):
     state: dict[str, Any]
 
 
-class SparesDocument(Document, frozen=True):
-    """Prompts held back as replacements. Empty until a pool takes part; written all the same."""
-
-    spares: list[Any]
-
-
 class SlotDocument(Document, frozen=True):
     """A finished group. `step` is its stamp, None for a sampler that does not stamp."""
 
@@ -84,6 +78,20 @@ class PayloadDocument(Document, frozen=True):
 
     kind: str
     value: Any
+
+
+class SpareDocument(Document, frozen=True):
+    """A prompt held back as a replacement; it has no group yet."""
+
+    epoch: int
+    index: int
+    payload: PayloadDocument
+
+
+class SparesDocument(Document, frozen=True):
+    """The pool, the next one to be taken first. An empty pool is written as empty: absence never means it."""
+
+    spares: list[SpareDocument]
 
 
 class EntryDocument(Document, frozen=True):

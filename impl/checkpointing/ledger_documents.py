@@ -1,4 +1,4 @@
-"""The ledger, its accounts and its id counters as documents, in both directions.
+"""The ledger, its accounts and its id counters, and the spare pool as documents, in both directions.
 
 Payloads of pending prompts: None means that the prompt is the dataset's row of its key, and nothing is stored; any
 other payload must be a strict JSON value and is stored itself.
@@ -13,6 +13,7 @@ from ..accounts import AccountsSnapshot
 from ..errors import CheckpointCorrupt
 from ..keys import Key
 from ..ledger import LedgerEntry, LedgerSnapshot, Phase
+from ..spare_pool import Spare
 from ..store import strict_json
 from . import documents as doc
 
@@ -30,6 +31,21 @@ def accounts_document(accounts: AccountsSnapshot) -> doc.AccountsDocument:
     )
 
 
+def spares_document(spares: Iterable[Spare]) -> doc.SparesDocument:
+    """The pool in its order; UsageError names a payload that cannot be saved."""
+    return doc.SparesDocument([
+        doc.SpareDocument(
+            spare.key.epoch, spare.key.index, _payload_document(spare.payload, f"the payload of the spare {spare.key}")
+        )
+        for spare in spares
+    ])  # fmt: skip
+
+
+def spares_of(document: doc.SparesDocument) -> tuple[Spare, ...]:
+    """What `SparePool.load` takes; prompts are read from the dataset when they are needed."""
+    return tuple(Spare(Key(each.epoch, each.index), _payload(each.payload)) for each in document.spares)
+
+
 def ledger_snapshot(
     entries: Iterable[doc.EntryDocument], trainer: doc.TrainerDocument, next_admission: int
 ) -> LedgerSnapshot:
@@ -44,12 +60,17 @@ def ledger_snapshot(
     return snapshot
 
 
+def _payload_document(payload: object, where: str) -> doc.PayloadDocument:
+    if payload is None:
+        return doc.PayloadDocument("dataset", None)
+    return doc.PayloadDocument("value", strict_json.checked(payload, where))
+
+
+def _payload(document: doc.PayloadDocument) -> object:
+    return document.value if document.kind == "value" else None
+
+
 def _entry_document(entry: LedgerEntry) -> doc.EntryDocument:
-    if entry.payload is None:
-        payload = doc.PayloadDocument("dataset", None)
-    else:
-        value = strict_json.checked(entry.payload, f"the payload of group {entry.group}")
-        payload = doc.PayloadDocument("value", value)
     return doc.EntryDocument(
         group=entry.group,
         epoch=entry.key.epoch,
@@ -58,7 +79,7 @@ def _entry_document(entry: LedgerEntry) -> doc.EntryDocument:
         admission=entry.admission,
         step=entry.step,
         attempt=entry.attempt,
-        payload=payload,
+        payload=_payload_document(entry.payload, f"the payload of group {entry.group}"),
     )
 
 
@@ -69,7 +90,7 @@ def _entry(document: doc.EntryDocument) -> LedgerEntry:
         phase=Phase(document.phase),
         admission=document.admission,
         step=document.step,
-        payload=document.payload.value if document.payload.kind == "value" else None,
+        payload=_payload(document.payload),
         attempt=document.attempt,
     )
 

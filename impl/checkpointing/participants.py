@@ -10,12 +10,15 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..errors import UsageError
+
 if TYPE_CHECKING:
     from ..barrier import Cut
     from ..keys import GroupId
     from ..ledger import LedgerSnapshot
     from ..plane import DataPlane
     from ..slots import BufferSnapshot, Slot
+    from ..spare_pool import Spare
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,24 @@ class SamplerPart(StatePart, Protocol):
     @property
     def name(self) -> str: ...
     def parameters(self) -> Mapping[str, Any]: ...
+
+
+class PoolPart(Protocol):
+    """The owner of the prompts that are held back as replacements."""
+
+    def snapshot(self, cut: Cut) -> tuple[Spare, ...]: ...
+    def load(self, cut: Cut, spares: Iterable[Spare]) -> None: ...
+
+
+class NoPool:
+    """The pool of a run without one: written as empty, and restored from a checkpoint whose pool is empty only."""
+
+    def snapshot(self, cut: Cut) -> tuple[Spare, ...]:
+        """Empty."""
+        return ()
+
+    def load(self, cut: Cut, spares: Iterable[Spare]) -> None:
+        """Nothing; a restore has refused spares before."""
 
 
 class BufferPart(Protocol):
@@ -122,3 +143,13 @@ class Participants:
     counters: CountersPart
     generations: int | None = None
     recovery: bool = True
+    pool: PoolPart = field(default_factory=NoPool)
+
+    def require_barrier(self, barrier: object) -> None:
+        """Refuse a part whose writers another barrier lets in."""
+        for name in ("ledger", "buffer", "pool"):
+            if getattr(getattr(self, name), "barrier", None) not in (None, barrier):
+                raise UsageError(
+                    f"{name} belongs to another barrier than the checkpointer, so its writers would not be kept out of "
+                    "the window. Make both with the same barrier."
+                )

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..errors import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatible, CheckpointNotFound
 from ..keys import Key
 from ..slots import Slot
+from ..spare_pool import Spare
 from ..store.catalogue import Candidate, Catalogue, Skipped
 from ..store.checkpoint_store import CheckpointStore
 from ..store.manifest import Identity
 from ..store.reader import CheckpointReader, MemberReader
 from . import documents as doc
-from .ledger_documents import ledger_snapshot
-from .participants import Counters, Participants
+from .ledger_documents import ledger_snapshot, spares_of
+from .participants import Counters, NoPool, Participants
 from .pending import CheckpointInfo
 from .validation import (
     Documents,
@@ -62,6 +63,7 @@ class Restored:
     version: int
     buffered: int
     pending: int
+    spares: int
     skipped: tuple[Skipped, ...]
     subtracted: tuple[int, ...]
     trainer: DirectoryReader | None
@@ -78,6 +80,7 @@ class Expected:
     check_loader: Callable[[Any], None]
     check_counters: Callable[[Counters], None]
     check_fits: Callable[[int], None]
+    has_pool: bool
     plane: DataPlane
 
     @classmethod
@@ -90,6 +93,7 @@ class Expected:
             check_loader=getattr(parts.loader, "check_state", _not_checked),
             check_counters=getattr(parts.counters, "check_counters", _not_checked),
             check_fits=parts.buffer.check_fits,
+            has_pool=not isinstance(parts.pool, NoPool),
             plane=parts.buffer.plane,
         )
 
@@ -103,6 +107,7 @@ class Plan:
     counters: Counters
     sampler_state: Any
     loader_state: Any
+    spares: tuple[Spare, ...]
     slots: tuple[Slot, ...]
     rows: Any
     ledger: LedgerSnapshot
@@ -188,6 +193,7 @@ def put_into_place(
     try:
         parts.loader.load_state(plan.loader_state)
         parts.sampler.load_state(plan.sampler_state)
+        parts.pool.load(cut, plan.spares)
         parts.ledger.load(cut, plan.ledger)
         parts.buffer.load(cut, plan.slots)
         parts.buffer.plane.load(cut, plan.rows)
@@ -207,6 +213,7 @@ def put_into_place(
             for entry in plan.ledger.entries.values()
         ],
         ready=[(slot.group, *slot.key, slot.step, slot.weight) for slot in plan.slots],
+        spares=[tuple(spare.key) for spare in plan.spares],
     )
 
 
@@ -236,7 +243,7 @@ def _plan(
             "recovery=False to take up the trainer and begin the data anew, or restore an earlier full save."
         )
     documents = _read_documents(reader)
-    check_documents(documents)
+    check_documents(documents, has_pool=expected.has_pool)
     sampler_state = rebuilt_state(documents.sampler.state, expected.sampler_state, f"{reader.name}/{doc.SAMPLER}")
     loader_state = rebuilt_state(documents.loader.state, expected.loader_state, f"{reader.name}/{doc.LOADER}")
     check_cursor(documents, sampler_state)
@@ -263,6 +270,7 @@ def _plan(
         version=documents.trainer.version,
         buffered=len(slots),
         pending=len(entries),
+        spares=len(documents.spares.spares),
         skipped=(),
         subtracted=subtracted,
         trainer=None if with_trainer else trainer,
@@ -273,6 +281,7 @@ def _plan(
         counters=counters,
         sampler_state=sampler_state,
         loader_state=loader_state,
+        spares=spares_of(documents.spares),
         slots=slots,
         rows=rows,
         ledger=ledger,

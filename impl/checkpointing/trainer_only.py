@@ -89,6 +89,7 @@ def put_trainer_into_place(
         cursor=cursor_of(parts.sampler.state()),
         pending=[],
         ready=[],
+        spares=[],
     )
 
 
@@ -116,6 +117,7 @@ def _plan(store: CheckpointStore, reader: CheckpointReader, identity: Identity, 
         version=version,
         buffered=0,
         pending=0,
+        spares=0,
         skipped=(),
         subtracted=(),
         trainer=None if with_trainer else taken,

@@ -69,8 +69,13 @@ def rebuilt_state(saved: dict[str, Any], example: object, where: str) -> Any:
         raise CheckpointCorrupt(f"{where} is not of its form: {error}. It was edited; restore another one.") from error
 
 
-def check_documents(documents: Documents) -> None:
-    """Refuse documents that contradict each other or hold what this version does not know."""
+def check_documents(documents: Documents, *, has_pool: bool) -> None:
+    """Refuse documents that contradict each other, or hold what this version or this run has no place for."""
+    if documents.spares.spares and not has_pool:
+        raise CheckpointIncompatible(
+            f"{documents.name} holds {len(documents.spares.spares)} spare prompts, and this run has no spare pool for "
+            "them: they would be lost. Give it one, attach(pool=SparePool(ledger)); a Controller always has one."
+        )
     _check_stamps(documents)
     _check_phases(documents)
     _check_owners(documents)
@@ -152,11 +157,6 @@ def _check_stamps(documents: Documents) -> None:
         )
     if documents.trainer.permits.held != found[0]:
         raise _corrupt(documents, f"{documents.trainer.permits.held} permits are held for {found[0]} groups")
-    if documents.spares.spares:
-        raise CheckpointIncompatible(
-            f"{documents.name} holds {len(documents.spares.spares)} spare prompts, and this version has no spare pool. "
-            "Use the version that wrote it."
-        )
 
 
 def _check_phases(documents: Documents) -> None:
@@ -167,10 +167,13 @@ def _check_phases(documents: Documents) -> None:
                 f"{documents.name}: group {entry.group} is in the phase {entry.phase!r}, which this version does not "
                 f"know (it knows {', '.join(sorted(known))}). Use the version that wrote it."
             )
-        if entry.payload.kind not in ("dataset", "value"):
+    payloads = [(f"group {entry.group}", entry.payload) for entry in documents.ledger.entries]
+    payloads += [(f"the spare {spare.epoch, spare.index}", spare.payload) for spare in documents.spares.spares]
+    for owner, payload in payloads:
+        if payload.kind not in ("dataset", "value"):
             raise CheckpointIncompatible(
-                f"{documents.name}: the payload of group {entry.group} is of the kind {entry.payload.kind!r}, which "
-                "this version does not know. Use the version that wrote it."
+                f"{documents.name}: the payload of {owner} is of the kind {payload.kind!r}, which this version does "
+                "not know. Use the version that wrote it."
             )
 
 
@@ -188,15 +191,26 @@ def _check_owners(documents: Documents) -> None:
                 documents,
                 f"group {slot.group} exists, and the next group would get the id {documents.trainer.next_group}",
             )
+    spare_keys: set[Key] = set()
+    for spare in documents.spares.spares:
+        key = Key(spare.epoch, spare.index)
+        if not (key.epoch >= 0 and 0 <= key.index < documents.manifest.identity.dataset_length):
+            raise _corrupt(documents, f"the spare pool holds the prompt {tuple(key)}, which no epoch has")
+        if key in spare_keys:
+            raise _corrupt(documents, f"the spare pool holds the prompt {tuple(key)} twice")
+        if key in keys:
+            raise _corrupt(documents, f"the prompt {tuple(key)} is a spare and belongs to group {keys[key]}")
+        spare_keys.add(key)
 
 
 def check_settled(documents: Documents, accounts: AccountsSnapshot) -> None:
-    """Refuse a buffered group whose prompt is trained or dropped already; the ledger checks its own."""
-    for slot in documents.buffer.slots:
-        key = Key(slot.epoch, slot.index)
+    """Refuse a buffered group or a spare whose prompt is trained or dropped already; the ledger checks its own."""
+    owners = [(f"group {slot.group} is buffered", Key(slot.epoch, slot.index)) for slot in documents.buffer.slots]
+    owners += [("a prompt is in the spare pool", Key(spare.epoch, spare.index)) for spare in documents.spares.spares]
+    for owner, key in owners:
         if accounts.is_trained(key) or key in accounts.dropped:
             fate = "trained" if accounts.is_trained(key) else f"dropped ({accounts.dropped[key]!r})"
-            raise _corrupt(documents, f"group {slot.group} is buffered, and its prompt {tuple(key)} was {fate}")
+            raise _corrupt(documents, f"{owner}, and its prompt {tuple(key)} was {fate}")
 
 
 def _require_distinct(

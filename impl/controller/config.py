@@ -42,8 +42,17 @@ class ControllerConfig:
     max_in_flight: int = 64
     #: The run ends when this many train steps have been done, over all its restarts. None: at the end of the data.
     max_steps: int | None = None
-    #: What becomes of prompts that fill no whole step: trained in a short one, or dropped with reason `remainder`.
+    #: What becomes of a batch that is shorter than the others, the last of an epoch: trained in a step with fewer
+    #: groups, or dropped as it is read, with reason `remainder`.
     remainder: Remainder = "train"
+    #: Prompts held back to take the place of groups that fail for good, so that train steps keep their size. While the
+    #: pool holds fewer, a whole batch of the loader goes into it, though never before the first admission. What is left
+    #: at the end of the data is trained in whole steps; the rest is dropped, with reason `remainder`. 0: no pool is
+    #: kept, and a step is one smaller for each group that fails.
+    spares: int = 0
+    #: With a sampler that stamps: fill the hole of a failed group with a ready group of the furthest later step, and
+    #: let the spare take that one's place, which is needed later. False: the spare always fills the hole itself.
+    borrow: bool = True
     #: A full save after this many steps. None: only by deadline and at the end.
     save_period: int | None = 10
     #: A full save when this many seconds have gone by since the last, at the next moment between steps.
@@ -64,14 +73,14 @@ class ControllerConfig:
     stall_timeout: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("recovery", "load_buffer"):
+        for name in ("recovery", "load_buffer", "borrow"):
             self._require(name, isinstance(getattr(self, name), bool), "True or False")
         self._choice("resume", ("auto", "must", "never"))
         self._choice("remainder", ("train", "drop"))
         for name in ("generations", "capacity", "max_steps", "save_period"):
             self._whole(name, least=1, optional=True)
         self._whole("max_in_flight", least=1)
-        for name in ("transient_retries", "data_retries"):
+        for name in ("transient_retries", "data_retries", "spares"):
             self._whole(name, least=0)
         for name in ("backoff", "backoff_limit"):
             self._seconds(name, optional=False, positive=False)

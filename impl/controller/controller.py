@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +17,7 @@ from ..errors import CheckpointNotFound, UsageError
 from ..ledger import Ledger, Phase
 from ..loader_protocol import Loader
 from ..samplers import Sampler
+from ..spare_pool import SparePool
 from .callables import UserFunction
 from .config import ControllerConfig
 from .generation import Generation
@@ -89,7 +90,8 @@ class Controller:
         if buffer is None:
             buffer = self._own_buffer(sampler.capacity_needed(loader.batch_size))
         self.buffer = buffer
-        self._parts = RunParts(self.barrier, self.ledger, loader, sampler, buffer, self.config)
+        self.pool = SparePool()
+        self._parts = RunParts(self.barrier, self.ledger, loader, sampler, buffer, self.pool, self.config)
         self.progress = self._parts.progress
         if self._checkpointer is not None:
             self._checkpointer.attach(
@@ -97,6 +99,7 @@ class Controller:
                 loader=loader,
                 sampler=sampler,
                 buffer=buffer,
+                pool=self.pool,
                 counters=self.progress,
                 generations=self.config.generations,
                 recovery=self.config.recovery,
@@ -135,6 +138,23 @@ class Controller:
                     "recovery": self.config.recovery,
                 }
             )
+
+    def statistics(self) -> Mapping[str, int]:
+        """Counts of this instant: the buffer's slots and permits, the permits of generations, and what is pending.
+
+        Raises InvariantViolated if permits, slots and rows do not agree.
+        """
+        in_flight = self.generation.in_flight
+        in_flight.check()
+        return {
+            **self.buffer.statistics(),
+            "in_flight_capacity": in_flight.capacity,
+            "in_flight_free": in_flight.free,
+            "in_flight_waited_for": in_flight.waiting,
+            "pending": len(self.ledger.entries),
+            "spares": len(self.pool),
+            "version": self.progress.version,
+        }
 
     async def run(self) -> RunReport:
         """Resume or begin, train to the end, save, close.
@@ -233,6 +253,7 @@ class Controller:
             reserved=phases[Phase.RESERVED],
             buffered=len(self.buffer.slots),
             notice=restored.notice,
+            spares=len(self.pool),
         )
 
     def _start_pumps(self) -> list[RunTask]:

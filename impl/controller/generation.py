@@ -2,7 +2,7 @@
 
     attempt (in-flight permit) ─ ok ──→ stage → commit_group → remove_committed
         └ failed → fail_attempt ─ budget left → backoff (no permit) → permit → retry → attempt
-                              └ budget used up → shrink
+                              └ budget used up → shrink, or a permit → substitute, borrow (see `replacement`)
 
 A group that was given up meanwhile (too old) has no slot any more; every section here looks for the slot first and
 leaves quietly without it. Attempts of one group follow each other in one task, so a late result of an earlier attempt
@@ -20,12 +20,12 @@ from ..permits import Permit, PermitPool
 from ..plane import Rows
 from .callables import UserFunction, check_rows
 from .parts import RunParts
+from .replacement import Replacement
 from .report import Failure
 from .supervisor import RunTask, Supervisor
 from .train_batch import GenerationRequest
 
 if TYPE_CHECKING:
-    from ..barrier import Cut
     from ..keys import GroupId
 
 logger = logging.getLogger("cleancut.controller")
@@ -39,6 +39,7 @@ class Generation:
         self._generate = generate
         self._supervisor = supervisor
         self.in_flight = PermitPool(parts.config.max_in_flight, "in-flight generations")
+        self._replacement = Replacement(parts)
         self._tasks: dict[GroupId, RunTask] = {}
         # Groups whose rows were accepted: a shutdown waits for these instead of cancelling them.
         self._committing: dict[GroupId, None] = {}
@@ -118,6 +119,7 @@ class Generation:
             delay = await self.fail_attempt(group, failure)
             del failure
             if delay is None:
+                await self.fill_place(group)
                 return None
             self._backing_off[group] = None
             try:
@@ -180,15 +182,37 @@ class Generation:
             count = parts.progress.count_failure(cut, group, cause)
             attempts = parts.ledger.fail_attempt(cut, group, cause).attempt
             final = count > parts.config.retries(cause)
-            if final:
-                self._shrink(cut, group)
+            filled = final and parts.pool.next is not None
+            if final and not filled:
+                self._replacement.shrink(cut, group)
         parts.failures.append(Failure(group, key, cause, repr(error), final))
         logger.warning(
             "Generation of group %d (epoch %d, row %d) failed, %s failure %d: %r. %s",
             group, key.epoch, key.index, cause, count, error,
-            "Its budget is used up: the prompt is dropped as failed." if final else "It is tried again.",
+            "It is tried again." if not final else "Its budget is used up: "
+            + ("a spare takes its place." if filled else "the prompt is dropped as failed."),
         )  # fmt: skip
         return None if final else parts.config.delay_before(attempts)
+
+    async def fill_place(self, group: GroupId) -> None:
+        """Let a spare generate in the place of a group that was given up; nothing to do where it is gone already.
+
+        The permit of the new generation is waited for outside the slot. If others took the last spare meanwhile, the
+        step is one smaller after all.
+        """
+        if not self._pending(group):
+            return
+        permit = await self.in_flight.acquire()
+        try:
+            async with self._parts.barrier.mutation("retries") as cut:
+                successor = self._replacement.fill(cut, group) if self._pending(group) else None
+            if successor is not None:
+                self.start(successor.group, successor.prompt, permit)
+        except BaseException:
+            permit.give_back()
+            raise
+        if successor is None:
+            permit.give_back()
 
     async def retry(self, group: GroupId) -> None:
         """Say that a failed group is attempted again."""
@@ -196,20 +220,6 @@ class Generation:
         async with parts.barrier.mutation("retries"):
             if self._pending(group):
                 parts.barrier.emit("retry", group=group)
-
-    def _shrink(self, cut: Cut, group: GroupId) -> None:
-        """Drop a group for good: slot, permit, ledger entry and the step's target change in one section."""
-        parts = self._parts
-        step = parts.buffer.slots[group].step
-        parts.buffer.release_unready(cut, group)
-        parts.ledger.drop(cut, group, "failed")
-        parts.progress.forget_failures(cut, group)
-        if parts.sampler.stamped and step is not None:
-            parts.sampler.credit(step, 1)
-        else:
-            parts.sampler.record_drop()
-        parts.barrier.emit("shrink", group=group, step=step)
-        parts.buffer.wake()
 
     def _pending(self, group: GroupId) -> bool:
         slot = self._parts.buffer.slots.get(group)

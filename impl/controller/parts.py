@@ -17,14 +17,15 @@ if TYPE_CHECKING:
     from ..ledger import Ledger
     from ..loader_protocol import Loader
     from ..samplers import Sampler
+    from ..spare_pool import SparePool
 
 
 @dataclass(eq=False)
 class RunParts:
-    """Barrier, ledger, loader, sampler and buffer of one run, wired to each other.
+    """Barrier, ledger, loader, sampler, buffer and spare pool of one run, wired to each other.
 
-    Making one binds them: the buffer to the ledger, and the sampler to the batch size and to the view of which groups
-    are stamped.
+    Making one binds them: buffer and pool to the ledger, and the sampler to the batch size and to the view of which
+    groups are stamped.
     """
 
     barrier: CheckpointBarrier
@@ -32,6 +33,7 @@ class RunParts:
     loader: Loader
     sampler: Sampler
     buffer: ReplayBuffer
+    pool: SparePool
     config: ControllerConfig
     progress: Progress = field(init=False)
     #: Set once the loader is exhausted and everything handed out was dispatched.
@@ -47,12 +49,19 @@ class RunParts:
                     "parts; give them the same barrier."
                 )
         self.buffer.bind_ledger(self.ledger)
+        self.pool.bind_ledger(self.ledger)
         needed = self.sampler.capacity_needed(self.groups_per_step)
         if self.buffer.capacity < needed:
             raise UsageError(
                 f"capacity: the replay buffer has {self.buffer.capacity} slots, and the {self.sampler.name} sampler "
                 f"needs {needed} for batches of {self.groups_per_step} prompts. With fewer the run would stall; raise "
                 "the capacity, or lower the batch size or the sampler's lookahead."
+            )
+        if self.config.spares and not getattr(self.sampler, "counts_admissions", True):
+            raise UsageError(
+                f"ControllerConfig: spares is {self.config.spares!r}, and the {self.sampler.name} sampler has no use "
+                "for spares: it fills a step from whatever is ready, so the next prompt of the loader takes the place "
+                "of a failed one. Leave spares at 0."
             )
         self.sampler.bind(self.groups_per_step, self.occupants)
         self.progress = Progress(self.barrier, self.sampler)

@@ -40,6 +40,8 @@ class RestoredFrom:
     buffered: int
     #: What was not restored, where recovery is off.
     notice: str = ""
+    #: Prompts in the spare pool.
+    spares: int = 0
 
 
 @dataclass(frozen=True)

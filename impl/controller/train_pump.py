@@ -81,7 +81,6 @@ class TrainPump:
             elif self._step_is_empty():
                 await self.empty_step()
             elif self._exhausted():
-                await self.drop_remainder()
                 break
             else:
                 self._doing = ""
@@ -96,7 +95,7 @@ class TrainPump:
         version = parts.progress.version
         target = parts.sampler.target(version)
         chosen = parts.sampler.select(parts.buffer.slots, version, target)
-        if chosen or parts.sampler.stamped or parts.config.remainder == "drop" or not self._nothing_coming():
+        if chosen or parts.sampler.stamped or not self._nothing_coming():
             return chosen
         # The last step of an unstamped sampler: as many as there are.
         for fewer in range(target - 1, 0, -1):
@@ -185,13 +184,3 @@ class TrainPump:
                 parts.sampler.record_drop()
         for group in aborted:
             self._generation.abort(group)
-
-    async def drop_remainder(self) -> None:
-        """At the end of the data drop what fills no step: an unstamped sampler with remainder="drop" leaves some."""
-        parts = self._parts
-        if not parts.buffer.slots:
-            return
-        async with parts.barrier.mutation("evictions") as cut:
-            for group in tuple(parts.buffer.slots):
-                parts.buffer.evict(cut, group, "remainder")
-                parts.sampler.record_drop()

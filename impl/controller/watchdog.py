@@ -65,7 +65,7 @@ class Watchdog:
             f"{buffer['permits_waited_for']} waited for; slots {buffer['unready']} unready, {buffer['ready']} ready, "
             f"{buffer['claimed']} claimed",
             f"sampler {parts.sampler.name}: dispatch cursor {parts.sampler.cursor}, version {parts.progress.version}",
-            f"ledger: {len(parts.ledger.entries)} groups pending",
+            f"ledger: {len(parts.ledger.entries)} groups pending; spare pool: {len(parts.pool)} prompts",
             f"barrier: {barrier.active_mutations} sections open, {barrier.waiting_mutations} mutations and "
             f"{barrier.waiting_checkpoints} checkpoints waiting"
             + "".join(f"; held by {holder}" for holder in barrier.holders),

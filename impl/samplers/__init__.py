@@ -2,14 +2,18 @@
 
 from .in_order import InOrderSampler
 from .protocol import Occupants, Sampler, SamplerState, SlotView, TransactionalSampler
+from .ready_first import ReadyFirstSampler
+from .weight_fifo import WeightFifoSampler
 from .windowed import WindowedSampler
 
 __all__ = [
     "InOrderSampler",
     "Occupants",
+    "ReadyFirstSampler",
     "Sampler",
     "SamplerState",
     "SlotView",
     "TransactionalSampler",
+    "WeightFifoSampler",
     "WindowedSampler",
 ]

@@ -85,7 +85,7 @@ class Sampler(Protocol):
         """Step `step` needs `missing` groups fewer: a short batch, or a group that failed for good."""
 
     def record_drop(self) -> None:
-        """A group of an unstamped sampler was dropped: failed, evicted or aborted."""
+        """A group of an unstamped sampler will not come: failed, evicted or aborted, or its short batch lacks it."""
 
     def select(self, slots: Mapping[GroupId, SlotView], version: int, target: int) -> tuple[GroupId, ...]:
         """Exactly `target` groups for the train step `version`, or () while there are not enough."""

@@ -32,6 +32,8 @@ class StepSampler(ABC):
 
     name: ClassVar[str]
     stamped: ClassVar[bool]
+    #: Whether an admission moves the dispatch cursor. Without that nothing tells that there was one.
+    counts_admissions: ClassVar[bool] = True
 
     # Invariant cursor_covers_stamps: no group carries a stamp above `_cursor`.
     _cursor: int

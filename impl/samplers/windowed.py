@@ -22,6 +22,7 @@ class WindowedSampler(StepSampler):
 
     name: ClassVar[str] = "windowed"
     stamped: ClassVar[bool] = False
+    counts_admissions: ClassVar[bool] = False
 
     def __init__(self, staleness: int) -> None:
         super().__init__()

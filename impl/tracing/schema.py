@@ -79,6 +79,8 @@ Record = Header | Event | Gap | End
 _GROUP: Mapping[str, Any] = {"group": int}
 _SECTION: Mapping[str, Any] = {"section": int, "task": str | None, "kind": str}
 _KEYS = list[tuple[int, int]]
+#: With a reason the keys were dropped instead, and there are no groups.
+_RESERVED: Mapping[str, Any] = {"admission": int | None, "groups": list[int], "keys": _KEYS, "reason": str | None}
 #: group, epoch, index, phase, admission, step
 _PENDING = list[tuple[int, int, int, str, int, int | None]]
 #: group, epoch, index, step, weight
@@ -96,7 +98,9 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
     "close_cut": _SECTION,
     "withdraw_cut": {**_SECTION, "reason": str},
     # The way of a prompt. A key is [epoch, index].
-    "reserve_batch": {"admission": int, "groups": list[int], "keys": _KEYS},
+    "reserve_batch": _RESERVED,
+    "divert_batch": {"keys": _KEYS},
+    "drain_pool": _RESERVED,
     "end_epoch": {"epoch": int},
     "pass_gate": {"admission": int},
     "commit_admission": {"admission": int, "groups": list[int], "step": int | None},
@@ -110,6 +114,8 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
     # Trouble. `drop` follows the action that gives a pending group up; `evict` stands alone.
     "fail_attempt": {"group": int, "attempt": int, "cause": str},
     "retry": _GROUP,
+    "substitute": {"group": int, "spare": int, "key": tuple[int, int], "step": int | None},
+    "borrow": {"group": int, "spare": int, "key": tuple[int, int], "lender": int, "step": int, "later": int},
     "shrink": {"group": int, "step": int | None},
     "abort_stale": _GROUP,
     "evict": {"group": int, "reason": str},
@@ -117,6 +123,7 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
     # Checkpoints.
     "read_sampler": {},
     "read_loader": {},
+    "read_pool": {},
     "read_buffer": {},
     "read_ledger": {},
     "read_trainer": {},
@@ -132,5 +139,6 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
         "cursor": int | None,
         "pending": _PENDING,
         "ready": _READY,
+        "spares": _KEYS,
     },
 }

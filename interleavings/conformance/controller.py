@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any
 
-from impl import (
-    CheckpointBarrier,
-    Checkpointer,
-    CleancutError,
-    Controller,
-    ControllerConfig,
-    InOrderSampler,
-    PendingSave,
-    PromptLoader,
-    WindowedSampler,
-)
+from impl import CheckpointBarrier, Checkpointer, CleancutError, Controller, ControllerConfig, PendingSave
 from impl.ledger import Admission, Phase
-from impl.store.lock import WriterIdentity
-from spec.cut import IN_ORDER, WINDOWED, CutScope
+from spec.cut import CutScope, cut
 
 from ..follower import Coverage
-from ..refinement import Prompts, cut_model, follow_cut, owners_of_files
+from ..refinement import Prompts, Saves, cut_model, follow_cut, owners_of_files, restored_state
+from ..refinement.images import handed_out_count
 from ..scenarios.fake_disk import FakeDisk
-from .driving import FeatureMissing, StepRefused
-
-DIRECTORY = "/checkpoints"
+from ..scenarios.whole_run import DIRECTORY, loader_of, sampler_of, writer_identity
+from .driving import TURNS, StepRefused, settled
+from .running_on import run_on
 
 
 class InlineExecutor(Executor):
@@ -50,39 +39,35 @@ class ImplController:
     # The library refuses what must not be, an admission at a shut gate for example, and changes nothing.
     refusals = (CleancutError,)
 
+    followed = True
+
     def __init__(self, **bounds: int) -> None:
-        self._scope = scope = CutScope(**bounds)
-        if scope.sampler not in (IN_ORDER, WINDOWED):
-            raise FeatureMissing("the library has the in-order and the windowed sampler only")
-        if scope.spares or scope.borrow:
-            raise FeatureMissing("the library has no spare pool yet")
+        self._scope = CutScope(**bounds)
+        self._model = cut_model(self._scope)
         self._disk = FakeDisk(DIRECTORY)
         self._prompts = Prompts()
-        self._tokens = itertools.count()
+        self._identity = writer_identity("conformance")
         self._published: list[str] = []
-        self._start()
-        # The refinement knows the actions of the plain scopes so far; beyond them only the images are looked at.
-        plain = CutScope(scope.batches, scope.batch_size, scope.lookahead, scope.saves, scope.crashes)
-        self.followed = scope == plain
+        self._closed_windows = 0
+        # The machine where it publishes the newest checkpoint, and the numbers that the prompts have in that.
+        self._at_publication: tuple[Any, Prompts] | None = None
+        self._start(None)
 
-    def _start(self) -> None:
-        """Begin a process: fresh objects, the same disk."""
+    def _start(self, state: Any) -> None:
+        """Begin a process: fresh objects, the same disk; followed from `state`, or from an empty run."""
         scope = self._scope
-        self._follower = follow_cut(cut_model(scope), lambda: self._controller, self._prompts, Coverage())
+        self._saves = Saves()
+        self._follower = follow_cut(
+            self._model, scope, lambda: self._controller, self._prompts, Coverage(), saves=self._saves, start=state
+        )
         barrier = CheckpointBarrier(trace=self._trace)
-        sampler: InOrderSampler | WindowedSampler = InOrderSampler(lookahead=scope.lookahead)
-        if scope.sampler == WINDOWED:
-            sampler = WindowedSampler(staleness=scope.lookahead)
-        identity = WriterIdentity("conformance", lambda: str(next(self._tokens)))
         self._controller = Controller(
-            loader=PromptLoader(
-                [f"prompt {i}" for i in range(scope.prompts_of_an_epoch)], scope.batch_size, 0, epochs=scope.epochs
-            ),
+            loader=loader_of(scope),
             generate=self._generate,
             train=lambda batch: None,
-            sampler=sampler,
+            sampler=sampler_of(scope),
             checkpointer=Checkpointer(
-                DIRECTORY, barrier, files=self._disk, executor=InlineExecutor(), identity=identity
+                DIRECTORY, barrier, files=self._disk, executor=InlineExecutor(), identity=self._identity
             ),
             config=ControllerConfig(
                 stall_warning=None,
@@ -92,6 +77,7 @@ class ImplController:
                 max_in_flight=scope.in_flight,
                 data_retries=scope.retries,
                 backoff=0.0,
+                borrow=bool(scope.borrow),
                 remainder="drop" if scope.drop_short else "train",
             ),
         )
@@ -102,16 +88,22 @@ class ImplController:
 
     def _trace(self, action: str, /, **fields: Any) -> None:
         self._follower(action, **fields)
-        if action == "reserve_batch":
-            self._prompts.learn(fields["groups"], fields["keys"])
+        self._closed_windows += action == "close_cut"
         if action == "publish":
             self._published.append(fields["name"])
 
     async def _generate(self, request: Any) -> Mapping[str, Any]:
         import torch
 
-        await self._finished.setdefault(request.group, asyncio.get_running_loop().create_future())
+        try:
+            await self._told(request.group)
+        finally:
+            self._finished.pop(request.group, None)
         return {"tokens": torch.zeros(1, 1, dtype=torch.uint8)}
+
+    def _told(self, group: int) -> asyncio.Future[None]:
+        """What the attempt of a group waits for: to be told how it ends."""
+        return self._finished.setdefault(group, asyncio.get_running_loop().create_future())
 
     def _group(self, prompt: int) -> int:
         living = {**self._controller.ledger.entries, **self._controller.buffer.slots}
@@ -126,6 +118,14 @@ class ImplController:
         """The rollout pump takes a batch."""
         self._admission = await self._controller.rollout_pump.reserve_batch()
         self.check()
+
+    async def divert_batch(self) -> None:
+        """The rollout pump puts a batch into the spare pool."""
+        await self._controller.rollout_pump.divert_batch()
+
+    async def drain_pool(self) -> None:
+        """The rollout pump takes a step out of the spare pool, or drops what fills none."""
+        self._admission = await self._controller.rollout_pump.drain_pool()
 
     async def pass_gate(self) -> None:
         """The rollout pump waits at the gate."""
@@ -142,17 +142,17 @@ class ImplController:
     async def commit_group(self, prompt: int) -> None:
         """The generation of one group ends; its task commits and removes the ledger's entry."""
         group = self._group(prompt)
-        finished = self._finished.setdefault(group, asyncio.get_running_loop().create_future())
+        finished = self._told(group)
         if not finished.done():
             finished.set_result(None)
         while not self._controller.buffer.slots[group].ready:
             await self._controller.buffer.wait_changed()
+        self.check()
 
     async def fail_attempt(self, prompt: int) -> None:
-        """The attempt for one group fails; what follows, a retry or the end of the group, its task does by itself."""
+        """The attempt for one group fails; its task does by itself what follows: a retry, or a spare, or nobody."""
         group = self._group(prompt)
-        failed = self._finished.pop(group, None) or asyncio.get_running_loop().create_future()
-        failed.set_exception(ValueError("the attempt failed"))
+        self._told(group).set_exception(ValueError("the attempt failed"))
 
     async def evict(self, prompt: int) -> None:
         """The train pump gives up what has become too old, ready or generating."""
@@ -166,7 +166,22 @@ class ImplController:
 
     async def claim(self) -> None:
         """The train pump opens a step."""
+        parts = self._controller._parts
+        # What the rollout pump says when it has ended: nothing more will come.
+        dispatched = all(group in parts.buffer.slots for group in parts.ledger.entries)
+        parts.fed = parts.loader.exhausted and parts.pool.next is None and dispatched
         self._claim = await self._controller.train_pump.claim()
+
+    async def write_back(self) -> None:
+        """The open train step writes derived columns for each of its groups."""
+        import torch
+
+        if self._claim is None:
+            raise StepRefused("no train step is open")
+        async with self._controller.barrier.mutation("advantage_writeback") as cut:
+            for group in self._claim.groups:
+                columns = {"advantages": torch.zeros(1, 1)}
+                self._controller.buffer.write_back(cut, self._claim, group, columns)
 
     async def finish_step(self) -> None:
         """The train pump ends the step."""
@@ -178,14 +193,22 @@ class ImplController:
         """The train pump saves; the window opens as soon as the slots have ended and closes in the same instant."""
         checkpointer = self._controller._checkpointer
         assert checkpointer is not None
-        self._save = asyncio.ensure_future(checkpointer.save())
-        await asyncio.sleep(0)
+        self._save, closed = asyncio.ensure_future(checkpointer.save()), self._closed_windows
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+            if self._save.done() or self._closed_windows > closed:
+                break
 
     async def request_snapshot(self) -> None:
         """Any task takes a rollout snapshot."""
         checkpointer = self._controller._checkpointer
         assert checkpointer is not None
-        pending = await checkpointer.begin_snapshot()
+        self._saves.snapshot = True
+        try:
+            pending = await checkpointer.begin_snapshot()
+            self.check()
+        finally:
+            self._saves.snapshot = False
         if not isinstance(pending, PendingSave):
             self._save = None
             raise StepRefused("the snapshot was skipped: the trainer is past the newest durable full save")
@@ -200,14 +223,22 @@ class ImplController:
     async def crash_and_restore(self, load_buffer: bool = True) -> None:
         """The newest checkpoint is durable, the process is dropped, and a new one starts from the disk."""
         await self.publish()
+        self.check()
+        if self._at_publication is None:
+            raise StepRefused("nothing was published")
         await self.close()
-        self._start()
-        # The machine is followed from an empty run only; from here the images on disk are what is checked.
-        self.followed = False
+        about_to_publish, self._prompts = self._at_publication
+        action = "crash_and_restore" if load_buffer else "crash_and_restore_replay_free"
+        self._start(restored_state(self._model, about_to_publish, action))
         checkpointer = self._controller._checkpointer
         assert checkpointer is not None
-        await checkpointer.restore(load_buffer=load_buffer)
-        self._relearn()
+        self._saves.restore = True
+        try:
+            await checkpointer.restore(load_buffer=load_buffer)
+            self._relearn()
+            self.check()
+        finally:
+            self._saves.restore = False
 
     async def crash_and_restore_replay_free(self) -> None:
         """The same, with the buffer left out."""
@@ -215,8 +246,9 @@ class ImplController:
 
     def _relearn(self) -> None:
         """Groups keep their ids over a restart; the admission that waits is found in the ledger."""
-        for group, entry in self._controller.ledger.entries.items():
-            self._prompts.learn([group], [entry.key])
+        for owners in (self._controller.ledger.entries, self._controller.buffer.slots):
+            for group, owner in owners.items():
+                self._prompts.learn([group], [owner.key])
         reserved = [e for e in self._controller.ledger.entries.values() if e.phase is Phase.RESERVED]
         if reserved:
             groups, keys = tuple(e.group for e in reserved), tuple(e.key for e in reserved)
@@ -231,8 +263,23 @@ class ImplController:
 
     def check(self) -> None:
         """Raise if the implementation has left the machine."""
-        if self.followed:
-            self._follower.observe()
+        self._follower.observe(self._on_action)
+
+    def _on_action(self, action: str, before: Any) -> None:
+        # With publication in the background the image is fixed when its window closes, and so are the numbers in it.
+        if action == "close_window":
+            self._numbers = self._prompts.copy()
+        if action == "publish":
+            numbers = self._numbers if self._scope.background else self._prompts.copy()
+            self._at_publication = (before, numbers)
+
+    async def run_on(self) -> str | None:
+        """Go on to the end of the run; what stands in the way, or None."""
+        assert cut.progress is not None
+        finished = cut.progress.finished
+        return await run_on(
+            self, self._model, lambda: self._follower.state, finished, settled, (StepRefused, *self.refusals)
+        )
 
     def owners_on_disk(self) -> dict[tuple[int, int], list[str]]:
         """From the files of the newest checkpoint."""
@@ -240,8 +287,7 @@ class ImplController:
 
     def handed_out(self) -> Sequence[tuple[int, int]]:
         """The keys behind the cursor of the newest checkpoint, in the loader's order."""
-        position = self._documents()["loader.json"]["state"]["position"]
-        return [key for key, number in self._prompts.known().items() if number < position]
+        return self._prompts.handed_out(handed_out_count(self._documents()))
 
     def _documents(self) -> dict[str, Any]:
         if not self._published:

@@ -1,4 +1,4 @@
-"""Takes a controller through the actions of a counterexample, then checks what the counterexample broke.
+"""Takes a controller through the actions of a counterexample, checks what that broke, and lets the run go on.
 
 A step the controller does not allow at that place is left waiting and happens as soon as it does: a slot that a save
 keeps shut opens later, and what was refused is refused. A step it does not have at all, because a variant made it up,
@@ -32,6 +32,7 @@ class Controller(Protocol):
     """What is driven. Beside these, one async method an action, taking the index of the prompt where it has one.
 
     `refusals`, if it has them, are the errors by which the controller itself refuses a step and stays as it was.
+    `run_on`, if it has it, takes the run from there to its end, and says what stands in the way.
     """
 
     def handed_out(self) -> Sequence[Any]:
@@ -65,13 +66,16 @@ async def _drive(controller: Any, steps: list[tuple[str, int | None]], property:
             if method is None:
                 continue
             step = asyncio.ensure_future(method() if index is None else method(index))
-            await _settle(step)
+            await settled(step)
             if not step.done():
                 waiting.append(step)
             elif not isinstance(step.exception(), refusals):
                 step.result()
             _look(controller)
         complaints = _complaints(controller, property)
+        run_on = getattr(controller, "run_on", None)
+        if run_on is not None and not complaints and (stalled := await run_on()) is not None:
+            complaints = [stalled]
         if complaints:
             raise NotConformant(_report(property, steps, complaints))
     finally:
@@ -84,7 +88,7 @@ async def _drive(controller: Any, steps: list[tuple[str, int | None]], property:
             await close()
 
 
-async def _settle(step: asyncio.Task[Any]) -> None:
+async def settled(step: asyncio.Task[Any]) -> None:
     """Give the step, and whatever it woke, some turns of the loop."""
     for _ in range(TURNS):
         await asyncio.sleep(0)

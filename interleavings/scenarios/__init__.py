@@ -37,4 +37,4 @@ def run_queue() -> Subject:
 
 def run_commit() -> Subject:
     """A fresh run of the scenario `commit`, for a generated pytest."""
-    return _commit.program_of(Coverage())
+    return _commit.SCENARIO.program_of(Coverage())

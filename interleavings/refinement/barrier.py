@@ -1,0 +1,135 @@
+"""The barrier and its machine: what its events mean there, and what is compared."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from spec.barrier import DONE, IDLE, INSIDE, OPEN, OUTSIDE, QUEUED, WAITING, BarrierScope
+from spec.barrier import barrier as barrier_machine
+
+from ..follower import Coverage, Event, Follower, Path, Remembered, Rule, Stutter, View
+from .vocabulary import COUNTED_IN_AS_A_BATCH, CUT_EVENTS
+
+if TYPE_CHECKING:
+    from impl.barrier import BarrierFrontEnd
+
+
+def _being_cancelled() -> bool:
+    """Whether the task that emits was cancelled. The machine tells a cancelled leave from an ordinary one."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+class BarrierTasks:
+    """Names tasks as the machine does: "writer-0" is writer 0, "checkpoint-1" is checkpoint 1."""
+
+    def __init__(self, writers: int, checkpointers: int) -> None:
+        self.writer = {f"writer-{i}": i for i in range(writers)}
+        self.checkpoint = {f"checkpoint-{i}": i for i in range(checkpointers)}
+
+
+def barrier_rules(tasks: BarrierTasks) -> dict[str, Rule]:
+    """What each event of the barrier means for its machine."""
+
+    def of_writer(action: str, cancelled: str | None = None) -> Rule:
+        def rule(event: Event, state: Any) -> Path:
+            return [((cancelled if cancelled and event.fields["cancelled"] else action), _writer(event))]
+
+        return rule
+
+    def of_checkpoint(action: str, cancelled: str | None = None) -> Rule:
+        def rule(event: Event, state: Any) -> Path:
+            return [((cancelled if cancelled and event.fields["cancelled"] else action), _checkpoint(event))]
+
+        return rule
+
+    def _writer(event: Event) -> int:
+        return tasks.writer[event.fields["task"]]
+
+    def _checkpoint(event: Event) -> int:
+        return tasks.checkpoint[event.fields["task"]]
+
+    def enter_slot(event: Event, state: Any) -> Path | Stutter:
+        # The machine's release lets the batch in at once; the implementation then names each of it. A second entry of
+        # a writer that is inside would be refused before it is traced, so this cannot hide one.
+        if state.at[_writer(event)] == INSIDE:
+            return Stutter(COUNTED_IN_AS_A_BATCH)
+        return [("enter_slot", _writer(event))]
+
+    def withdraw_cut(event: Event, state: Any) -> Path:
+        expired = event.fields["reason"] == "expired"
+        return [("expire_cut" if expired else "withdraw_cut", _checkpoint(event))]
+
+    return {
+        "request_slot": of_writer("request_slot"),
+        "enter_slot": enter_slot,
+        # A writer cancelled inside gives its slot back like any other, and asks no more.
+        "leave_slot": of_writer("leave_slot", cancelled="cancel_inside"),
+        "withdraw_slot": of_writer("withdraw_slot"),
+        "request_cut": of_checkpoint("request_cut"),
+        "open_cut": of_checkpoint("open_cut"),
+        "close_cut": of_checkpoint("close_cut", cancelled="cancel_in_cut"),
+        "withdraw_cut": withdraw_cut,
+    }
+
+
+def barrier_of_machine(state: Any) -> View:
+    """The barrier as its machine has it."""
+    queued = [(state.place[c], c) for c in state.all_checkpointers if state.place[c]]
+    return {
+        "waiting": frozenset(f"writer-{w}" for w in state.all_writers if state.at[w] == WAITING),
+        "inside": frozenset(f"writer-{w}" for w in state.all_writers if state.at[w] == INSIDE),
+        "queue": tuple(f"checkpoint-{c}" for _, c in sorted(queued)),
+        "open cut": tuple(f"checkpoint-{c}" for c in state.all_checkpointers if state.cut[c] == OPEN),
+        "outside": frozenset(f"writer-{w}" for w in state.all_writers if state.at[w] == OUTSIDE),
+        "not queued": frozenset(f"checkpoint-{c}" for c in state.all_checkpointers if state.cut[c] in (IDLE, DONE)),
+        "queued": frozenset(f"checkpoint-{c}" for c in state.all_checkpointers if state.cut[c] == QUEUED),
+    }
+
+
+def barrier_of_implementation(barrier: BarrierFrontEnd, tasks: BarrierTasks) -> View:
+    """The barrier as `impl` has it: the tables of its admission core, by the names of the tasks."""
+    core = barrier._core
+    inside = frozenset(_task(t) for t in core.inside)
+    waiting = frozenset(_task(t) for t in core._mutations)
+    queued = tuple(_task(t) for t in core._checkpoints)
+    opened = () if core.cut is None else (_task(core.cut),)
+    return {
+        "waiting": waiting,
+        "inside": inside,
+        "queue": (*opened, *queued),
+        "open cut": opened,
+        "outside": frozenset(tasks.writer) - inside - waiting,
+        "not queued": frozenset(tasks.checkpoint) - {*opened, *queued},
+        "queued": frozenset(queued),
+    }
+
+
+def _task(ticket: Any) -> str:
+    return str(ticket.task_name)
+
+
+def barrier_model(scope: BarrierScope) -> Remembered:
+    """The barrier machine in one scope, to be followed by any number of runs."""
+    return Remembered(barrier_machine.model(scope), barrier_of_machine)
+
+
+def follow_barrier(
+    model: Remembered, barrier: Callable[[], BarrierFrontEnd], tasks: BarrierTasks, coverage: Coverage
+) -> Follower:
+    """A follower of the barrier machine. It is the tracer of `barrier()`, so it is made before it."""
+    return Follower(
+        "barrier",
+        model,
+        barrier_rules(tasks),
+        ignored=CUT_EVENTS,
+        of_implementation=lambda: barrier_of_implementation(barrier(), tasks),
+        coverage=coverage,
+    )
+
+
+def with_cancellation(follower: Follower) -> Callable[..., None]:
+    """A tracer that notes, at the event itself, whether the emitting task is being cancelled."""
+    return lambda action, /, **fields: follower(action, **fields, cancelled=_being_cancelled())

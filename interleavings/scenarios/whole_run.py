@@ -1,0 +1,181 @@
+"""A whole run of the real controller in one scope of the cut machine, on a disk in memory.
+
+Both pumps, the generations, the barrier, the buffer over real tensors, the checkpointer and its store are the library's
+own; only the file system and the two callables are ours. Every published checkpoint is read back: its image must be the
+machine's, and every prompt handed out must have one owner in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from impl.barrier import CheckpointBarrier
+from impl.checkpointer import Checkpointer
+from impl.controller import Controller, ControllerConfig
+from impl.loader import PromptLoader
+from impl.samplers import InOrderSampler, ReadyFirstSampler, Sampler, WeightFifoSampler, WindowedSampler
+from impl.store.lock import WriterIdentity
+from spec.cut import IN_ORDER, READY_FIRST, WEIGHT_FIFO, CutScope
+from spec.cut import cut as machine
+
+from ..errors import Violation
+from ..follower import Coverage, Remembered, View
+from ..refinement import Prompts, follow_cut, image_of_files, image_of_machine, owners_of_files
+from ..refinement.images import handed_out_count
+from ..subject import Subject
+from .fake_disk import FakeDisk
+from .readings import register_barrier, register_tensors
+from .scenario import Pinned, Scenario
+
+DIRECTORY = "/checkpoints"
+CLAIMS = ("refinement", "one_owner_on_disk", "image_equals_cut", "deadlock")
+
+
+def sampler_of(scope: CutScope) -> Sampler:
+    """The library's sampler that the scope names."""
+    if scope.sampler == IN_ORDER:
+        return InOrderSampler(lookahead=scope.lookahead)
+    if scope.sampler == WEIGHT_FIFO:
+        return WeightFifoSampler(staleness=scope.lookahead)
+    if scope.sampler == READY_FIRST:
+        return ReadyFirstSampler(staleness=scope.lookahead)
+    return WindowedSampler(staleness=scope.lookahead)
+
+
+def loader_of(scope: CutScope) -> PromptLoader:
+    """A loader over the prompts of the scope."""
+    prompts = [f"prompt {i}" for i in range(scope.prompts_of_an_epoch)]
+    return PromptLoader(prompts, batch_size=scope.batch_size, seed=0, epochs=scope.epochs)
+
+
+def writer_identity(who: str) -> WriterIdentity:
+    """A writer whose names repeat from run to run."""
+    tokens = itertools.count()
+    return WriterIdentity(who, lambda: str(next(tokens)))
+
+
+class WholeRun:
+    """One controller, followed by the cut machine and read back at every publication."""
+
+    def __init__(
+        self, scope: CutScope, model: Remembered, coverage: Coverage, failing: frozenset[int], **config: Any
+    ) -> None:
+        import torch
+
+        self.prompts = Prompts()
+        self.follower = follow_cut(model, scope, lambda: self.controller, self.prompts, coverage)
+        self.disk = FakeDisk(DIRECTORY)
+        # What the machine has fixed with the end of a window, until it is found in files.
+        self.images: list[tuple[View, Prompts]] = []
+        self.published: list[str] = []
+        self.failing = failing
+        self.rows = {"tokens": torch.zeros(1, 1, dtype=torch.uint8)}
+        barrier = CheckpointBarrier(trace=self.trace)
+        identity = writer_identity("the scenario")
+        settings: dict[str, Any] = {
+            "save_period": 1,
+            "stall_warning": None,
+            "generations": 1,
+            "capacity": scope.capacity,
+            "max_in_flight": scope.in_flight,
+            "data_retries": scope.retries,
+            "backoff": 0.0,
+            "spares": scope.spares,
+            "borrow": bool(scope.borrow),
+            "remainder": "drop" if scope.drop_short else "train",
+        }
+        self.controller = Controller(
+            loader=loader_of(scope),
+            generate=self.generate,
+            train=self.train,
+            sampler=sampler_of(scope),
+            checkpointer=Checkpointer(DIRECTORY, barrier, files=self.disk, executor=None, identity=identity),
+            config=ControllerConfig(**{**settings, **config}),
+        )
+
+    def trace(self, action: str, /, **fields: Any) -> None:
+        """Pass events to the follower; note what was published."""
+        self.follower(action, **fields)
+        if action == "publish":
+            self.published.append(fields["name"])
+
+    async def generate(self, request: Any) -> Mapping[str, Any]:
+        """One group of one generation of one token, a turn of the loop later; some groups fail."""
+        await asyncio.sleep(0)
+        if request.group in self.failing:
+            raise ValueError(f"group {request.group} cannot be generated")
+        return self.rows
+
+    async def train(self, batch: object) -> None:
+        """Nothing to learn, and a turn of the loop to learn it in."""
+        await asyncio.sleep(0)
+
+    def observe(self) -> Any:
+        """Follow the step; compare every new checkpoint with the machine's image, and count its owners."""
+        state = self.follower.observe(self.on_action)
+        for name in self.published:
+            self.check_published(name)
+        self.published.clear()
+        return state
+
+    def on_action(self, action: str, before: Any) -> None:
+        """Keep the image that the machine publishes, with the numbers that the prompts have in it."""
+        if action == "publish":
+            self.images.append((image_of_machine(before), self.prompts.copy()))
+
+    def check_published(self, name: str) -> None:
+        """One owner for every key behind the loader's cursor, and the machine's image of the same window."""
+        documents = self.disk.documents(f"{DIRECTORY}/{name}")
+        owners = owners_of_files(documents)
+        handed_out = self.prompts.handed_out(handed_out_count(documents))
+        wrong = {key: owners.get(key, []) for key in handed_out if len(owners.get(key, [])) != 1}
+        wrong |= {key: who for key, who in owners.items() if key not in handed_out}
+        if wrong:
+            raise Violation(
+                "one_owner_on_disk",
+                f"in {name} these keys do not have exactly one owner",
+                {f"key {key}": who or ["nobody"] for key, who in wrong.items()},
+            )
+        expected, prompts = self.images.pop(0)
+        found = image_of_files(documents, prompts)
+        if expected != found:
+            different = [aspect for aspect in expected if expected[aspect] != found[aspect]]
+            raise Violation(
+                "image_equals_cut",
+                f"{name} does not hold the state at its cut; it differs in {', '.join(different)}",
+                {
+                    "at the cut": {aspect: expected[aspect] for aspect in different},
+                    "on disk": {aspect: found[aspect] for aspect in different},
+                },
+            )
+
+    def finish(self) -> str | None:
+        """The run trained or dropped everything and left nothing behind."""
+        view = self.follower.state
+        if not machine.progress or not machine.progress.finished(view):
+            return f"the run ended, but the machine is not finished: {view}"
+        return f"{len(self.images)} windows were never published" if self.images else None
+
+
+def whole_run(
+    name: str,
+    sentence: str,
+    scope: CutScope,
+    model: Remembered,
+    pinned: Pinned | None,
+    *,
+    failing: frozenset[int] = frozenset(),
+    **config: Any,
+) -> Scenario:
+    """A scenario of a whole run; the groups in `failing` fail at every attempt."""
+
+    def program_of(coverage: Coverage) -> Subject:
+        register_barrier()
+        register_tensors()
+        run = WholeRun(scope, model, coverage, failing, **config)
+        return Subject(run.controller.run(), observe=run.observe, finish=run.finish)
+
+    return Scenario(name, sentence, machine, scope, 0, program_of, CLAIMS, pinned)
