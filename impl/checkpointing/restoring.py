@@ -193,7 +193,7 @@ def _plan(
 ) -> Plan:
     manifest = reader.manifest
     check_identity(reader.name, manifest.identity, expected.identity)
-    documents = _read_documents(reader)
+    documents = read_documents(reader)
     check_documents(documents)
     sampler_state = rebuilt_state(documents.sampler.state, expected.sampler_state, f"{reader.name}/{doc.SAMPLER}")
     loader_state = rebuilt_state(documents.loader.state, expected.loader_state, f"{reader.name}/{doc.LOADER}")
@@ -238,7 +238,8 @@ def _plan(
     )
 
 
-def _read_documents(reader: CheckpointReader) -> Documents:
+def read_documents(reader: CheckpointReader) -> Documents:
+    """The JSON files of a checkpoint, each of the form that this version writes; nothing else is checked yet."""
     files = reader.reader()
     return Documents(
         name=reader.name,

@@ -56,7 +56,7 @@ class CheckpointReader:
         self.check_lengths()
         for member in self.manifest.files:
             if member.startswith(below) and member not in self._verified:
-                for _ in self._verified_chunks(member):
+                for _ in self.verified_chunks(member):
                     pass
 
     def reader(self, subdirectory: str | None = None) -> MemberReader:
@@ -65,7 +65,7 @@ class CheckpointReader:
 
     def read(self, member: str) -> bytes:
         """The contents of a listed file."""
-        return b"".join(self._verified_chunks(member))
+        return b"".join(self.verified_chunks(member))
 
     def record(self, member: str) -> FileRecord:
         """What the manifest says of a file; CheckpointCorrupt if it does not list it."""
@@ -77,7 +77,7 @@ class CheckpointReader:
             )
         return record
 
-    def _verified_chunks(self, member: str) -> Iterator[bytes]:
+    def verified_chunks(self, member: str) -> Iterator[bytes]:
         """The file in pieces; raises after the last one if the whole does not have the listed digest."""
         record = self.record(member)
         self._check_present(member, record)

@@ -131,6 +131,18 @@ def check_kind(key: str, tensor: torch.Tensor, where: str) -> None:
         raise UsageError(f"{where}: tensor {key!r} cannot be saved: {reason}. Give a plain dense tensor.")
 
 
+def stored_form(record: TensorRecord) -> StoredForm | None:
+    """How a tensor stands in the file, for whoever has no torch; None for a type stored as raw bytes.
+
+    The bytes in an element of such a type are known to torch alone.
+    """
+    stored = _STORED_AS.get(_COMPLEX.get(record.dtype, record.dtype))
+    if stored is None:
+        return None
+    bits = int("".join(filter(str.isdecimal, stored.partition("_")[0])) or 8)
+    return _stored_as(record, bits // 8 * (2 if record.dtype in _COMPLEX else 1))
+
+
 def _stored_as(record: TensorRecord, itemsize: int) -> StoredForm:
     """How a tensor stands in the file, from what the manifest says of it."""
     elements = _elements(record.shape)
