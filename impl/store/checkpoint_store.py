@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from ..errors import CheckpointCorrupt, CheckpointIncompatible, InvariantViolated
 from . import names, retention
 from .catalogue import Catalogue, scan
-from .durable_file import make_directory, remove_tree, replace_durably
+from .durable_file import make_directory, remove_tree, replace_whole
 from .failures import translated
 from .files import Files
 from .lock import WriterIdentity, WriterLock
@@ -185,7 +185,8 @@ class CheckpointStore:
 
     def _point_to(self, name: str) -> tuple[str, ...]:
         try:
-            replace_durably(self._files, self.root, names.LATEST, f"{name}\n".encode("ascii"), self._identity.token())
+            # Not synced: nothing reads it, and a power cut may leave it one save behind.
+            replace_whole(self._files, self.root, names.LATEST, f"{name}\n".encode("ascii"), self._identity.token())
         except OSError as error:
             self._leftovers = True
             return self._notice(f"{name} is durable, but {names.LATEST} still names an older checkpoint: {error}")

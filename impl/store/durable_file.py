@@ -42,11 +42,19 @@ def write_durably(files: Files, path: str, chunks: Iterable[Buffer]) -> None:
         files.close(handle)
 
 
-def replace_durably(files: Files, root: str, name: str, data: bytes, token: str) -> None:
-    """Replace a small file by way of a temporary one, so that a reader sees the old or the new contents in full."""
+def replace_whole(files: Files, root: str, name: str, data: bytes, token: str) -> None:
+    """Replace a small file by way of a temporary one, so that a reader sees the old or the new contents in full.
+
+    That holds after a power cut too; which of the two is found then is open until somebody syncs the directory.
+    """
     temporary = f"{root}/{names.TEMPORARY_PREFIX}{name}-{token}"
     write_durably(files, temporary, (data,))
     files.replace(temporary, f"{root}/{name}")
+
+
+def replace_durably(files: Files, root: str, name: str, data: bytes, token: str) -> None:
+    """As `replace_whole`, and the new contents are found after a power cut."""
+    replace_whole(files, root, name, data, token)
     files.fsync_dir(root)
 
 
