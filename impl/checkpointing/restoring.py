@@ -209,7 +209,10 @@ def _plan(
         expected.check_fits(len(slots))
     else:
         entries, next_admission = as_pending(documents.buffer.slots, entries, next_admission)
-    ledger = ledger_snapshot(entries, documents.trainer, next_admission)
+    try:
+        ledger = ledger_snapshot(entries, documents.trainer, next_admission)
+    except CheckpointCorrupt as error:
+        raise CheckpointCorrupt(f"{reader.name}: {error}") from error
     check_settled(documents, ledger.accounts)
     rows = expected.plane.read(reader.reader(), tuple(slot.group for slot in slots))
     reader.verify()
@@ -281,5 +284,5 @@ def _none_valid(root: str, damaged: list[Skipped]) -> CheckpointCorrupt:
     reasons = " ".join(entry.reason for entry in damaged)
     return CheckpointCorrupt(
         f"{root}: none of the {len(damaged)} checkpoints is valid. {reasons} To begin anew here would bury the run: "
-        "look at the disk, bring a copy back, or use another directory."
+        f"look at the disk with `python -m impl fsck {root}`, bring a copy back, or use another directory."
     )

@@ -58,7 +58,7 @@ class Examined:
     def note(self, state: State, problem: str) -> None:
         """Something is wrong; what a resume would do about it decides the state."""
         self.state = state if self.state in ("whole", "unbalanced") else self.state
-        self.problems.append(problem)
+        self.problems.append(problem if self.name in problem else f"{self.name}: {problem}")
 
 
 def examine(files: Files, root: str, candidate: Candidate, *, digests: bool) -> Examined:

@@ -148,7 +148,7 @@ class CheckpointStore:
             manifest = self._stage(staging, draft, fill)
             self._lock.check_fence()
             self._abandoned.add(draft.name)
-            with translated(f"publishing {draft.name}"):
+            with translated(f"publishing {self.root}/{draft.name}"):
                 self._files.rename(staging, f"{self.root}/{draft.name}")
                 self._files.fsync_dir(self.root)
         except Exception:
@@ -165,7 +165,7 @@ class CheckpointStore:
         self._lock.release()
 
     def _stage(self, path: str, draft: Draft, fill: Callable[[StagedDirectory], Mapping[str, Count]]) -> Manifest:
-        with translated(f"writing {draft.name}"):
+        with translated(f"writing {self.root}/{draft.name}"):
             staged = StagedDirectory(self._files, path)
             counts = fill(staged)
             manifest = Manifest(
