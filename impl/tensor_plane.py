@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from .keys import GroupId
 
 Verify = Literal["off", "sampled", "digest"]
+
+_log = logging.getLogger("cleancut.plane")
 
 #: With verify="sampled" one group in this many is digested.
 SAMPLED_ONE_IN = 16
@@ -140,6 +143,7 @@ class TensorPlane:
         self._open_captures = 0
         self._cloned_views = 0
         self._unchecked = 0
+        self._expanded = 0
 
     def set_verification(self, mode: Verify) -> None:
         """Set how committed rows are watched from the next stage on; a checkpointer calls it with its own `verify`."""
@@ -164,10 +168,23 @@ class TensorPlane:
             tensor.untyped_storage().data_ptr() != rows[field].untyped_storage().data_ptr()
             for field, tensor in tensors.items()
         )
+        self._note_expanded(group, tensors)
         versions = {field: _version(tensor) for field, tensor in tensors.items()}
         self._unchecked += sum(version is None for version in versions.values())
         digests = await self._digests(group, tensors)
         return Record(group, MappingProxyType(tensors), MappingProxyType(versions), digests)
+
+    def _note_expanded(self, group: GroupId, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Count rows that repeat their memory (`expand`): a checkpoint holds them written out. Said once."""
+        larger = [field for field, tensor in tensors.items() if tensor.untyped_storage().nbytes() < nbytes(tensor)]
+        if larger and not self._expanded:
+            field, tensor = larger[0], tensors[larger[0]]
+            _log.warning(
+                "group %s, field %r repeats %d bytes of memory as %d bytes of rows, and a checkpoint writes them out; "
+                "keep the small tensor and expand it where it is used. Further ones are counted as `expanded`.",
+                group, field, tensor.untyped_storage().nbytes(), nbytes(tensor),
+            )  # fmt: skip
+        self._expanded += len(larger)
 
     async def _digests(self, group: GroupId, tensors: Mapping[str, torch.Tensor]) -> Mapping[str, str] | None:
         if not self._wants_digest(group):
@@ -303,4 +320,5 @@ class TensorPlane:
             "open_captures": self._open_captures,
             "cloned_views": self._cloned_views,
             "unchecked": self._unchecked,
+            "expanded": self._expanded,
         }

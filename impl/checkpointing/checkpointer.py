@@ -119,7 +119,7 @@ class Checkpointer:
                     f"{name} belongs to another barrier than the checkpointer, so its writers would not be kept out of "
                     "the window. Make both with the same barrier."
                 )
-        check_savable(sampler, loader)
+        check_savable(sampler, loader, buffer.plane)
         parts = Participants(
             ledger, loader, sampler, buffer, HeldCounters() if counters is None else counters, generations
         )
