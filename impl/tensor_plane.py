@@ -23,6 +23,7 @@ import torch
 
 from .errors import CheckpointCorrupt, CommittedTensorModified, InvariantViolated, UsageError
 from .plane import CaptureMode, Rows, RowsReader, RowsWriter
+from .store.tensor_format import QUANTISED, as_bits, row_major
 
 if TYPE_CHECKING:
     from .barrier import Cut
@@ -86,8 +87,10 @@ def _checked(field: str, tensor: object) -> torch.Tensor:
         reason = f"is a subclass of tensor ({type(tensor).__name__}); its storage does not hold all of it"
     elif tensor.layout is not torch.strided:
         reason = f"is sparse ({tensor.layout})"
-    elif tensor.is_quantized:
+    elif tensor.is_quantized or str(tensor.dtype).removeprefix("torch.") in QUANTISED:
         reason = "is quantised"
+    elif tensor.is_nested:
+        reason = "is nested"
     elif tensor.is_meta:
         reason = "is on the meta device and has no data"
     if reason:
@@ -97,7 +100,8 @@ def _checked(field: str, tensor: object) -> torch.Tensor:
         )
     plain = tensor.detach()
     if plain.untyped_storage().nbytes() > 2 * nbytes(plain):
-        plain = plain.clone()
+        # By way of integers: some types can be viewed and not be copied.
+        plain = as_bits(plain).clone().view(plain.dtype)
     return plain
 
 
@@ -106,9 +110,8 @@ def _version(tensor: torch.Tensor) -> int | None:
 
 
 def _digest(tensor: torch.Tensor) -> str:
-    whole = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1)
-    digest = hashlib.sha256(f"{whole.dtype} {tuple(tensor.shape)}".encode())
-    digest.update(whole.view(torch.uint8).numpy().data)
+    digest = hashlib.sha256(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+    digest.update(row_major(tensor))
     return digest.hexdigest()
 
 

@@ -17,6 +17,8 @@ from .manifest import TensorRecord
 if TYPE_CHECKING:
     import torch
 
+#: Types whose values mean nothing without a scale that the tensor's bytes do not hold.
+QUANTISED = frozenset({"qint8", "quint8", "qint32", "quint4x2", "quint2x4"})
 KEY_LIMIT = 1000
 #: Readers of the format refuse a longer header.
 HEADER_LIMIT = 100_000_000
@@ -66,7 +68,7 @@ def to_pieces(tensors: Mapping[str, torch.Tensor], where: str) -> tuple[Iterator
     def pieces() -> Iterator[Buffer]:
         yield header
         for key in order:
-            yield _memory(tensors[key])
+            yield row_major(tensors[key])
 
     return pieces(), records
 
@@ -121,7 +123,7 @@ def check_kind(key: str, tensor: torch.Tensor, where: str) -> None:
         reason = f"it is a {type(tensor).__name__}, and a subclass would come back as a plain tensor"
     elif tensor.is_meta:
         reason = "it is a meta tensor and has no data"
-    elif tensor.is_quantized:
+    elif tensor.is_quantized or _dtype_name(tensor.dtype) in QUANTISED:
         reason = "it is quantised"
     elif tensor.is_nested:
         reason = "it is nested; save its values and offsets"
@@ -165,11 +167,23 @@ def _header(order: Iterable[str], forms: Mapping[str, StoredForm]) -> bytes:
     return len(text).to_bytes(8, "little") + text
 
 
-def _memory(tensor: torch.Tensor) -> Buffer:
-    """The bytes of a tensor in row-major order; a view of its memory where that is how they lie."""
+def as_bits(tensor: torch.Tensor) -> torch.Tensor:
+    """The same elements as integers of the same width, lazy conjugations and negations done; a view where it can be.
+
+    Torch can copy any integer. Of the types of less than a byte it knows little more than their width.
+    """
     import torch
 
-    dense = tensor.detach().resolve_conj().resolve_neg().to("cpu").contiguous()
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return plain.view(integers.get(plain.dtype.itemsize, plain.dtype))
+
+
+def row_major(tensor: torch.Tensor) -> Buffer:
+    """The bytes of a tensor in row-major order, on the CPU; a view of its memory where that is how they lie."""
+    import torch
+
+    dense = as_bits(tensor).to("cpu").contiguous()
     return dense.reshape(-1).view(torch.uint8).numpy().data
 
 
