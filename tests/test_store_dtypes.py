@@ -133,7 +133,7 @@ def unkeepable() -> dict[str, Any]:
         kinds["sparse CSR"] = torch.eye(3).to_sparse_csr()
         kinds["sparse CSC"] = torch.eye(3).to_sparse_csc()
         kinds["sparse COO"] = torch.eye(3).to_sparse()
-        kinds["oneDNN"] = torch.ones(3).to_mkldnn() if torch.backends.mkldnn.is_available() else None
+        kinds["oneDNN"] = torch.ones(3).to_mkldnn() if torch.backends.mkldnn.is_available() else None  # type: ignore[no-untyped-call]
     return kinds
 
 
@@ -162,7 +162,7 @@ async def test_case_D09_rows_that_repeat_their_memory_are_written_out_and_that_i
 def in_memory_of_a_kind(kind: str, tmp_path: Path) -> torch.Tensor:
     """A tensor of 1000 ones, in memory that others may write to as well."""
     if kind == "shared":
-        return torch.ones(1000).share_memory_()
+        return torch.ones(1000).share_memory_()  # type: ignore[no-any-return, no-untyped-call]
     if kind == "memory-mapped":
         tensor = torch.from_file(str(tmp_path / "mapped"), shared=True, size=1000, dtype=torch.float32)
         return tensor.fill_(1.0)
