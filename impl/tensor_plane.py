@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -37,8 +37,8 @@ _log = logging.getLogger("cleancut.plane")
 SAMPLED_ONE_IN = 16
 #: Digesting less than this is quicker than a trip to an executor thread.
 _DIGEST_INLINE_BYTES = 1 << 20
-#: Rows are split over files of about this size: a restore has one file in memory beside the rows themselves.
-_BYTES_PER_FILE = 16 << 20
+#: Rows are split over files of about this size: a restore has a few of them in memory beside the rows themselves.
+_BYTES_PER_FILE = 64 << 20
 _LONGEST_FIELD = 900
 _INDEX = "rows.json"
 
@@ -249,6 +249,16 @@ class TensorPlane:
     def persist(self, capture: TensorCapture, writer: RowsWriter) -> None:
         """Write the captured rows; on the writer thread. A record changed since its commit fails the save."""
         fields: dict[str, list[str]] = {}
+        writer.write_tensor_files(self._files(capture, fields))
+        writer.write_json(_INDEX, {"fields": fields})
+        # After the writing, so that a change in the middle of it is seen as well as one before.
+        for group in capture.groups:
+            self._check_unmodified(capture.records[group])
+
+    def _files(
+        self, capture: TensorCapture, fields: dict[str, list[str]]
+    ) -> Iterator[tuple[str, dict[str, torch.Tensor]]]:
+        """The captured rows in files of about equal size, each made when it is asked for; notes the fields of each."""
         pending: dict[str, torch.Tensor] = {}
         pending_bytes = files = 0
         for group in capture.groups:
@@ -263,16 +273,12 @@ class TensorPlane:
             fields[str(group)] = list(record.tensors)
             for field, tensor in record.tensors.items():
                 if pending and pending_bytes + nbytes(tensor) > _BYTES_PER_FILE:
-                    writer.write_tensors(f"rows-{files:03d}.safetensors", pending)
+                    yield f"rows-{files:03d}.safetensors", pending
                     pending, pending_bytes, files = {}, 0, files + 1
                 pending[f"{group}/{field}"] = tensor
                 pending_bytes += nbytes(tensor)
         if pending:
-            writer.write_tensors(f"rows-{files:03d}.safetensors", pending)
-        writer.write_json(_INDEX, {"fields": fields})
-        # After the writing, so that a change in the middle of it is seen as well as one before.
-        for group in capture.groups:
-            self._check_unmodified(capture.records[group])
+            yield f"rows-{files:03d}.safetensors", pending
 
     def _check_unmodified(self, record: Record) -> None:
         for field, tensor in record.tensors.items():
@@ -294,9 +300,8 @@ class TensorPlane:
         """Read the rows of `groups`; on an executor thread. Changes nothing here."""
         fields = reader.read_json(_INDEX)["fields"]
         tensors: dict[str, torch.Tensor] = {}
-        for name in reader.names():
-            if name.startswith("rows-"):
-                tensors.update(reader.read_tensors(name))
+        for read in reader.read_tensor_files(name for name in reader.names() if name.startswith("rows-")):
+            tensors.update(read)
         records: dict[GroupId, Record] = {}
         for group in groups:
             try:

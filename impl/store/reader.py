@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import errno
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import CheckpointCorrupt, CheckpointDamaged
-from . import names, strict_json, tensor_format
+from . import names, strict_json
 from .failures import READING, store_error
 from .files import Files
 from .manifest import FileRecord, Manifest, decode_manifest
+from .parallel import Job, in_parallel
+from .tensor_assembly import from_chunks
 
 if TYPE_CHECKING:
     import torch
@@ -198,13 +201,24 @@ class MemberReader:
 
     def read_tensors(self, name: str) -> dict[str, torch.Tensor]:
         """The tensors of a safetensors file: on the CPU, each owning its memory."""
+        return next(self.read_tensor_files((name,)))
+
+    def read_tensor_files(self, names: Iterable[str]) -> Iterator[dict[str, torch.Tensor]]:
+        """The tensors of many files, in that order; several are read at a time."""
+        return in_parallel(
+            Job(partial(self._read_tensors, name), self._checkpoint.record(self._prefix + name).length)
+            for name in names
+        )
+
+    def _read_tensors(self, name: str) -> dict[str, torch.Tensor]:
         member = self._prefix + name
         described = self._checkpoint.record(member).tensors
         if described is None:
             raise CheckpointCorrupt(
                 f"{self._where(name)} is not listed as a file of tensors. The checkpoint was edited; restore another."
             )
-        return tensor_format.from_bytes(self._checkpoint.read(member), described, self._where(name))
+        length = self._checkpoint.record(member).length
+        return from_chunks(self._checkpoint.verified_chunks(member), length, described, self._where(name))
 
     def _where(self, name: str) -> str:
         return f"{self._checkpoint.name}/{self._prefix}{name}"

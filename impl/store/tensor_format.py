@@ -73,28 +73,6 @@ def to_pieces(tensors: Mapping[str, torch.Tensor], where: str) -> tuple[Iterator
     return pieces(), records
 
 
-def from_bytes(data: bytes, records: Mapping[str, TensorRecord], where: str) -> dict[str, torch.Tensor]:
-    """The tensors of a file whose digest was found right; each owns its memory, on the CPU.
-
-    The header is compared with the manifest all the same: a file can be whole and wrong.
-    """
-    from safetensors import SafetensorError, deserialize
-
-    try:
-        found: dict[str, Mapping[str, object]] = dict(deserialize(data))  # type: ignore[no-untyped-call]
-    except (SafetensorError, ValueError, OverflowError) as error:
-        raise CheckpointCorrupt(
-            f"{where} is no proper safetensors file: {error}. Do not trust it; restore another checkpoint."
-        ) from error
-    if found.keys() != records.keys():
-        odd = sorted(found.keys() ^ records.keys())[0]
-        raise CheckpointCorrupt(
-            f"{where}: tensor {odd!r} stands in the file or in the manifest, not in both. The files of two checkpoints "
-            "were mixed, or one was edited; restore another checkpoint."
-        )
-    return {key: _restored(found[key], record, f"{where}: tensor {key!r}") for key, record in records.items()}
-
-
 def check_key(key: str, where: str) -> None:
     """Refuse a key that the header of a safetensors file cannot hold exactly."""
     if type(key) is not str:
@@ -187,26 +165,26 @@ def row_major(tensor: torch.Tensor) -> Buffer:
     return dense.reshape(-1).view(torch.uint8).numpy().data
 
 
-def _restored(entry: Mapping[str, object], record: TensorRecord, where: str) -> torch.Tensor:
+def empty_for(record: TensorRecord, entry_dtype: str, entry_shape: list[int], where: str) -> torch.Tensor:
+    """A tensor of the logical type and shape, its memory its own, to be filled with the bytes of the file.
+
+    CheckpointCorrupt if torch does not know the type, or if the file holds it in another form.
+    """
     import torch
 
     dtype = getattr(torch, record.dtype, None)
-    data = entry["data"]
-    if not isinstance(dtype, torch.dtype) or not isinstance(data, bytearray):
+    if not isinstance(dtype, torch.dtype):
         raise CheckpointCorrupt(
             f"{where} has the type {record.dtype!r}, which this torch does not know. Use the version that wrote it, "
             "or restore another checkpoint."
         )
     form = _stored_as(record, dtype.itemsize)
-    if entry["shape"] != form.shape or entry["dtype"] != form.dtype:
+    if entry_shape != form.shape or entry_dtype != form.dtype:
         raise CheckpointCorrupt(
-            f"{where} is {entry['dtype']} {entry['shape']} in the file and {record.dtype} {list(record.shape)} in the "
+            f"{where} is {entry_dtype} {entry_shape} in the file and {record.dtype} {list(record.shape)} in the "
             "manifest. One of the two was edited; restore another checkpoint."
         )
-    if not data:
-        return torch.empty(record.shape, dtype=dtype)
-    # The bytearray was made for this tensor alone and lives as long as it does.
-    return torch.frombuffer(data, dtype=dtype).reshape(record.shape)
+    return torch.empty(record.shape, dtype=dtype)
 
 
 def _elements(shape: tuple[int, ...]) -> int:

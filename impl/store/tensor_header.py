@@ -1,8 +1,8 @@
 """The header of a safetensors file, read and checked without torch and without the payload behind it.
 
-A restore compares header and manifest tensor by tensor while it reads (`tensor_format.from_bytes`). Whoever only wants
-to know whether a file is sound need not load the tensors, nor have torch: names, types, shapes and offsets stand in the
-header, and the offsets must cover the rest of the file without gap and overlap.
+A restore compares header and manifest before it makes room for a tensor (`tensor_assembly`). Whoever only wants to know
+whether a file is sound need not load the tensors, nor have torch: names, types, shapes and offsets stand in the header,
+and the offsets must cover the rest of the file without gap and overlap.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class HeaderCollector:
         self._head = bytearray()
         self._wanted = _LENGTH_BYTES
 
-    def take(self, chunk: bytes) -> None:
-        """The next piece of the file."""
+    def take(self, chunk: bytes) -> bytes:
+        """The next piece of the file; returns what of it lies behind the header."""
         while len(self._head) < self._wanted and chunk:
             missing = self._wanted - len(self._head)
             self._head += chunk[:missing]
@@ -44,11 +44,17 @@ class HeaderCollector:
             if len(self._head) == self._wanted == _LENGTH_BYTES:
                 # An absurd length is never collected; `check` refuses it.
                 self._wanted += min(int.from_bytes(self._head, "little"), HEADER_LIMIT)
+        return chunk
 
-    def check(self, length: int, records: Mapping[str, TensorRecord], where: str) -> None:
+    @property
+    def complete(self) -> bool:
+        """Whether the whole header was seen."""
+        return len(self._head) == self._wanted > _LENGTH_BYTES
+
+    def check(self, length: int, records: Mapping[str, TensorRecord], where: str) -> dict[str, HeaderEntry]:
         """Compare the header with the manifest's account of the file; CheckpointCorrupt names what differs.
 
-        `length` is that of the whole file, in bytes.
+        `length` is that of the whole file, in bytes. Returns what the header says of each tensor.
         """
         entries, begin = self._parsed(length, where)
         if entries.keys() != records.keys():
@@ -64,6 +70,7 @@ class HeaderCollector:
                     f"{list(record.shape)} in the manifest",
                 )
         _check_offsets((entry.data_offsets for entry in entries.values()), length - begin, where)
+        return entries
 
     def _parsed(self, length: int, where: str) -> tuple[dict[str, HeaderEntry], int]:
         """The entries, and where the payload begins."""
