@@ -319,3 +319,16 @@ def test_the_lock_is_told_from_the_list_of_locks_alone(tmp_path: Path) -> None:
         elsewhere.write_text(f"1: FLOCK  ADVISORY  WRITE 1 ff:ff:{os.stat(tmp_path / '.LOCK').st_ino} 0 EOF\n")
         assert lock_state(PosixFiles(), str(tmp_path), elsewhere).state == "unknown"
     assert lock_state(PosixFiles(), str(tmp_path)).state == "free"
+
+
+async def test_an_interruption_says_how_far_it_had_come(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading every byte of a large directory takes its time."""
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("impl.inspection.survey.examine", interrupt)
+    assert main(["fsck", str(root)]) == 130
+    assert "interrupted while step_1-2, 1 of 2 was looked at" in capsys.readouterr().err

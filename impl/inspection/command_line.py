@@ -8,16 +8,18 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.markup import escape
+from rich.status import Status
 from rich.table import Table
 
-from ..errors import UsageError
+from ..errors import CleancutError, UsageError
 from ..store.posix_files import PosixFiles
 from .examine import Examined
 from .ownership import Keys
@@ -54,6 +56,9 @@ def _run(
         return _refuse(str(error))
     except OSError as error:
         return _refuse(f"{error.filename or directory}: {error.strerror or error}")
+    except CleancutError as error:
+        print(f"python -m impl: {error}", file=sys.stderr)
+        return NOT_COMPLETE
     return _STATUS[document["verdict"]]
 
 
@@ -63,20 +68,42 @@ def _refuse(message: str) -> int:
 
 
 def _fsck(root: str, console: Console) -> dict[str, Any]:
-    found = survey(PosixFiles(), root, digests=True)
+    with _progress(console) as note:
+        found = survey(PosixFiles(), root, digests=True, note=note)
     _print_checkpoints(found, console)
     _print_rest(found, console)
     return document(found)
 
 
 def _inspect(root: str, console: Console) -> dict[str, Any]:
-    found = survey(PosixFiles(), root, digests=False)
+    with _progress(console) as note:
+        found = survey(PosixFiles(), root, digests=False, note=note)
     _print_checkpoints(found, console)
     shown = next((each for each in found.checkpoints if each.name == found.resume.name), None)
     if shown is not None:
         _print_contents(shown, console)
     _print_rest(found, console)
     return document(found, contents=True)
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[Callable[[str], None]]:
+    """Shows what is looked at, on a terminal only; an interruption says how far it had come."""
+    last = "nothing"
+    status = console.status("") if console.is_terminal else nullcontext()
+
+    def note(text: str) -> None:
+        nonlocal last
+        last = text
+        if isinstance(status, Status):
+            status.update(text)
+
+    try:
+        with status:
+            yield note
+    except KeyboardInterrupt:
+        print(f"interrupted while {last} was looked at", file=sys.stderr)
+        raise
 
 
 def _probe(root: str, console: Console) -> dict[str, Any]:

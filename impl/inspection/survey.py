@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..errors import CheckpointCorrupt, UsageError
@@ -62,8 +63,11 @@ class Survey:
         return "inconclusive" if self.not_checked else "holds"
 
 
-def survey(files: Files, root: str, *, digests: bool) -> Survey:
-    """Look at everything. UsageError if this is no directory of checkpoints; OSError if it cannot be listed."""
+def survey(files: Files, root: str, *, digests: bool, note: Callable[[str], None] = lambda text: None) -> Survey:
+    """Look at everything. UsageError if this is no directory of checkpoints; OSError if it cannot be listed.
+
+    `note` is told what is looked at next: reading every byte of a large directory takes its time.
+    """
     began = time.perf_counter()
     now = time.time()
     _require_checkpoint_directory(root)
@@ -73,7 +77,10 @@ def survey(files: Files, root: str, *, digests: bool) -> Survey:
     except CheckpointCorrupt as error:
         problems.append(str(error))
         catalogue = Catalogue((), (), (), 0)
-    found = [examine(files, root, candidate, digests=digests) for candidate in catalogue.candidates]
+    found: list[Examined] = []
+    for candidate in catalogue.candidates:
+        note(f"{candidate.name}, {len(found) + 1} of {len(catalogue.candidates)}")
+        found.append(examine(files, root, candidate, digests=digests))
     present = [each for each in found if each.state != "removed"]
     notices = [notice for each in present for notice in each.notices]
     notices += [f"{each.name} was removed while it was looked at, as retention of a live run does."
