@@ -130,6 +130,7 @@ def unkeepable() -> dict[str, Any]:
         warnings.simplefilter("ignore")
         kinds: dict[str, Any] = {dtype: quantised(dtype) for dtype in sorted(QUANTISED)}
         kinds["nested"] = torch.nested.nested_tensor([torch.ones(1), torch.ones(2)])
+        kinds["jagged"] = torch.nested.nested_tensor([torch.ones(1), torch.ones(2)], layout=torch.jagged)
         kinds["sparse CSR"] = torch.eye(3).to_sparse_csr()
         kinds["sparse CSC"] = torch.eye(3).to_sparse_csc()
         kinds["sparse COO"] = torch.eye(3).to_sparse()
@@ -145,6 +146,21 @@ async def test_case_D12_every_other_kind_is_refused_before_it_is_committed(kind:
         await plane.stage(16, {"good": torch.ones(1), "bad": unkeepable()[kind]})
     assert list(plane.groups()) == []
     assert plane.statistics()["bytes"] == 0
+
+
+async def test_case_D12_jagged_rows_are_kept_as_values_and_offsets(tmp_path: Path) -> None:
+    """Case D12: the refusal says so, and what it says works: parts come back and are put together again."""
+    jagged = torch.nested.nested_tensor([torch.arange(2), torch.arange(5), torch.arange(0)], layout=torch.jagged)
+    offsets: torch.Tensor = jagged.offsets()  # type: ignore[attr-defined]
+    plane = TensorPlane()
+    with pytest.raises(UsageError, match=r"rows\['bad'\] .*store dense parts \(such as .* values and offsets\)"):
+        await plane.stage(1, {"bad": jagged})
+    await committed_and_saved(tmp_path, {"values": jagged.values(), "offsets": offsets})
+    restored = Run(tmp_path, name="next")
+    await restored.checkpointer.restore()
+    rows = restored.plane.rows(0)
+    again = torch.nested.nested_tensor_from_jagged(rows["values"], rows["offsets"])
+    assert [part.tolist() for part in again.unbind()] == [part.tolist() for part in jagged.unbind()]
 
 
 async def test_case_D09_rows_that_repeat_their_memory_are_written_out_and_that_is_said(
