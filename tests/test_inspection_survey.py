@@ -162,6 +162,19 @@ async def test_what_a_faulty_writer_lost_or_doubled_is_counted_and_named(
             await resumed.checkpointer.restore()
 
 
+async def test_a_buffered_group_whose_rows_are_not_there_is_found_without_reading_the_payload(tmp_path: Path) -> None:
+    """A restore would stop at it; every digest fits."""
+    await saved(tmp_path / "run")
+    forge(tmp_path / "run", "rows.json", lambda document: document["fields"].pop("7"))
+    for command in ("fsck", "inspect"):
+        status, found = fsck(tmp_path / "run", tmp_path, command)
+        assert status == 1
+        assert "group 7 is in the buffer index" in found["problems"][0]
+        assert found["resume"]["refused"] is True
+    with pytest.raises(CleancutError, match="group 7 is in the buffer index"):
+        await Run(tmp_path / "run").checkpointer.restore()
+
+
 async def test_a_header_that_disagrees_with_the_manifest_is_found_without_torch(tmp_path: Path) -> None:
     """A file can be whole, with the right digest, and hold other tensors than the manifest says."""
     await saved(tmp_path / "run")

@@ -28,6 +28,8 @@ from .ownership import HandedOut, Ownership, Span, balance
 #: retention took it while it was being read.
 State = Literal["whole", "unbalanced", "damaged", "contradictory", "incompatible", "unreadable", "removed"]
 
+#: Where `TensorPlane` says which fields each group has.
+_ROWS_INDEX = "rows.json"
 #: More prompts than any dataset has: what counts so many is no account of a run, and a restore would choke on it.
 _ABSURD = 1 << 40
 
@@ -131,6 +133,25 @@ def _check_meaning(reader: CheckpointReader, found: Examined) -> None:
         )
     snapshot = ledger_snapshot(entries, documents.trainer, documents.trainer.next_admission)
     check_settled(documents, snapshot.accounts)
+    _check_rows(reader, documents)
+
+
+def _check_rows(reader: CheckpointReader, documents: Documents) -> None:
+    """The rows of every buffered group are there, if the plane is the embedded one; others keep them their way."""
+    if _ROWS_INDEX not in reader.manifest.files:
+        return
+    index = reader.reader().read_json(_ROWS_INDEX)
+    fields = index.get("fields") if isinstance(index, dict) else None
+    if not isinstance(fields, dict):
+        return
+    there = {key for record in reader.manifest.files.values() for key in record.tensors or ()}
+    for slot in documents.buffer.slots:
+        listed = fields.get(str(slot.group))
+        if listed is None or not there.issuperset(f"{slot.group}/{name}" for name in listed):
+            raise CheckpointCorrupt(
+                f"{reader.name}: group {slot.group} is in the buffer index, and its rows are not in the files of the "
+                "data plane. The checkpoint was edited or written by a faulty version; restore an earlier one."
+            )
 
 
 def _note_imbalance(found: Examined, ownership: Ownership) -> None:
