@@ -13,11 +13,7 @@ from typing import NoReturn
 
 WRONG_USE = 2
 INTERRUPTED = 130
-NOT_BUILT = {
-    "fsck": "integrity of every file, and the owners of every key",
-    "inspect": "what a checkpoint consists of",
-    "watch": "the saves of a run as they come",
-}
+NOT_BUILT = {"watch": "the saves of a run as they come"}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -39,6 +35,14 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--kills", type=_count, default=3, metavar="N", help="how many lives end with SIGKILL (3)")
     demo.add_argument("--seed", type=int, default=0, help="decides data, policy, kill points and delays (0)")
     demo.add_argument("--directory", type=Path, metavar="DIR", help="keep checkpoints and log here; must be empty")
+    fsck = commands.add_parser(
+        "fsck", help="integrity of every file, the owners of every key, what a resume would take"
+    )
+    fsck.add_argument("--probe", action="store_true", help="try out whether the file system of DIR does what is needed")
+    inspect = commands.add_parser("inspect", help="what the checkpoints consist of, without reading the payload")
+    for command in (fsck, inspect):
+        command.add_argument("directory", type=Path, metavar="DIR", help="where a run keeps its checkpoints")
+        command.add_argument("--json", metavar="FILE", nargs="?", const="-", help="also as JSON (no FILE: only JSON)")
     for name, does in NOT_BUILT.items():
         command = commands.add_parser(name, help=f"{does} (not built yet)")
         command.add_argument("directory", type=Path, metavar="DIR")
@@ -50,10 +54,27 @@ def _refuse(message: str) -> int:
     return WRONG_USE
 
 
+def _look_into(chosen: argparse.Namespace) -> int:
+    """Run `fsck` or `inspect`. Neither needs torch."""
+    from rich.console import Console
+
+    from .inspection.command_line import run_fsck, run_inspect
+
+    try:
+        if chosen.command == "fsck":
+            return run_fsck(chosen.directory, chosen.json, chosen.probe, Console())
+        return run_inspect(chosen.directory, chosen.json, Console())
+    except KeyboardInterrupt:
+        print("interrupted; not everything was looked at", file=sys.stderr)
+        return INTERRUPTED
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit status."""
     chosen = _parser().parse_args(arguments)
     directory: Path | None = chosen.directory
+    if chosen.command in ("fsck", "inspect"):
+        return _look_into(chosen)
     if chosen.command != "demo":
         assert directory is not None
         if not directory.is_dir():

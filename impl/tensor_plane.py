@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -22,6 +23,7 @@ import torch
 
 from .errors import CheckpointCorrupt, CommittedTensorModified, InvariantViolated, UsageError
 from .plane import CaptureMode, Rows, RowsReader, RowsWriter
+from .store.tensor_format import QUANTISED, as_bits, row_major
 
 if TYPE_CHECKING:
     from .barrier import Cut
@@ -29,12 +31,14 @@ if TYPE_CHECKING:
 
 Verify = Literal["off", "sampled", "digest"]
 
+_log = logging.getLogger("cleancut.plane")
+
 #: With verify="sampled" one group in this many is digested.
 SAMPLED_ONE_IN = 16
 #: Digesting less than this is quicker than a trip to an executor thread.
 _DIGEST_INLINE_BYTES = 1 << 20
-#: Rows are split over files of about this size: a restore has one file in memory beside the rows themselves.
-_BYTES_PER_FILE = 16 << 20
+#: Rows are split over files of about this size: a restore has a few of them in memory beside the rows themselves.
+_BYTES_PER_FILE = 64 << 20
 _LONGEST_FIELD = 900
 _INDEX = "rows.json"
 
@@ -83,8 +87,10 @@ def _checked(field: str, tensor: object) -> torch.Tensor:
         reason = f"is a subclass of tensor ({type(tensor).__name__}); its storage does not hold all of it"
     elif tensor.layout is not torch.strided:
         reason = f"is sparse ({tensor.layout})"
-    elif tensor.is_quantized:
+    elif tensor.is_quantized or str(tensor.dtype).removeprefix("torch.") in QUANTISED:
         reason = "is quantised"
+    elif tensor.is_nested:
+        reason = "is nested"
     elif tensor.is_meta:
         reason = "is on the meta device and has no data"
     if reason:
@@ -94,7 +100,8 @@ def _checked(field: str, tensor: object) -> torch.Tensor:
         )
     plain = tensor.detach()
     if plain.untyped_storage().nbytes() > 2 * nbytes(plain):
-        plain = plain.clone()
+        # By way of integers: some types can be viewed and not be copied.
+        plain = as_bits(plain).clone().view(plain.dtype)
     return plain
 
 
@@ -103,9 +110,8 @@ def _version(tensor: torch.Tensor) -> int | None:
 
 
 def _digest(tensor: torch.Tensor) -> str:
-    whole = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1)
-    digest = hashlib.sha256(f"{whole.dtype} {tuple(tensor.shape)}".encode())
-    digest.update(whole.view(torch.uint8).numpy().data)
+    digest = hashlib.sha256(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+    digest.update(row_major(tensor))
     return digest.hexdigest()
 
 
@@ -140,6 +146,7 @@ class TensorPlane:
         self._open_captures = 0
         self._cloned_views = 0
         self._unchecked = 0
+        self._expanded = 0
 
     def set_verification(self, mode: Verify) -> None:
         """Set how committed rows are watched from the next stage on; a checkpointer calls it with its own `verify`."""
@@ -164,10 +171,23 @@ class TensorPlane:
             tensor.untyped_storage().data_ptr() != rows[field].untyped_storage().data_ptr()
             for field, tensor in tensors.items()
         )
+        self._note_expanded(group, tensors)
         versions = {field: _version(tensor) for field, tensor in tensors.items()}
         self._unchecked += sum(version is None for version in versions.values())
         digests = await self._digests(group, tensors)
         return Record(group, MappingProxyType(tensors), MappingProxyType(versions), digests)
+
+    def _note_expanded(self, group: GroupId, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Count rows that repeat their memory (`expand`): a checkpoint holds them written out. Said once."""
+        larger = [field for field, tensor in tensors.items() if tensor.untyped_storage().nbytes() < nbytes(tensor)]
+        if larger and not self._expanded:
+            field, tensor = larger[0], tensors[larger[0]]
+            _log.warning(
+                "group %s, field %r repeats %d bytes of memory as %d bytes of rows, and a checkpoint writes them out; "
+                "keep the small tensor and expand it where it is used. Further ones are counted as `expanded`.",
+                group, field, tensor.untyped_storage().nbytes(), nbytes(tensor),
+            )  # fmt: skip
+        self._expanded += len(larger)
 
     async def _digests(self, group: GroupId, tensors: Mapping[str, torch.Tensor]) -> Mapping[str, str] | None:
         if not self._wants_digest(group):
@@ -229,6 +249,16 @@ class TensorPlane:
     def persist(self, capture: TensorCapture, writer: RowsWriter) -> None:
         """Write the captured rows; on the writer thread. A record changed since its commit fails the save."""
         fields: dict[str, list[str]] = {}
+        writer.write_tensor_files(self._files(capture, fields))
+        writer.write_json(_INDEX, {"fields": fields})
+        # After the writing, so that a change in the middle of it is seen as well as one before.
+        for group in capture.groups:
+            self._check_unmodified(capture.records[group])
+
+    def _files(
+        self, capture: TensorCapture, fields: dict[str, list[str]]
+    ) -> Iterator[tuple[str, dict[str, torch.Tensor]]]:
+        """The captured rows in files of about equal size, each made when it is asked for; notes the fields of each."""
         pending: dict[str, torch.Tensor] = {}
         pending_bytes = files = 0
         for group in capture.groups:
@@ -243,16 +273,12 @@ class TensorPlane:
             fields[str(group)] = list(record.tensors)
             for field, tensor in record.tensors.items():
                 if pending and pending_bytes + nbytes(tensor) > _BYTES_PER_FILE:
-                    writer.write_tensors(f"rows-{files:03d}.safetensors", pending)
+                    yield f"rows-{files:03d}.safetensors", pending
                     pending, pending_bytes, files = {}, 0, files + 1
                 pending[f"{group}/{field}"] = tensor
                 pending_bytes += nbytes(tensor)
         if pending:
-            writer.write_tensors(f"rows-{files:03d}.safetensors", pending)
-        writer.write_json(_INDEX, {"fields": fields})
-        # After the writing, so that a change in the middle of it is seen as well as one before.
-        for group in capture.groups:
-            self._check_unmodified(capture.records[group])
+            yield f"rows-{files:03d}.safetensors", pending
 
     def _check_unmodified(self, record: Record) -> None:
         for field, tensor in record.tensors.items():
@@ -274,9 +300,8 @@ class TensorPlane:
         """Read the rows of `groups`; on an executor thread. Changes nothing here."""
         fields = reader.read_json(_INDEX)["fields"]
         tensors: dict[str, torch.Tensor] = {}
-        for name in reader.names():
-            if name.startswith("rows-"):
-                tensors.update(reader.read_tensors(name))
+        for read in reader.read_tensor_files(name for name in reader.names() if name.startswith("rows-")):
+            tensors.update(read)
         records: dict[GroupId, Record] = {}
         for group in groups:
             try:
@@ -303,4 +328,5 @@ class TensorPlane:
             "open_captures": self._open_captures,
             "cloned_views": self._cloned_views,
             "unchecked": self._unchecked,
+            "expanded": self._expanded,
         }

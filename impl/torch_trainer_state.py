@@ -80,14 +80,16 @@ class TorchTrainerState:
     def persist(self, staged: StagedTrainer, writer: DirectoryWriter) -> None:
         """Write the copy."""
         files: dict[str, list[str]] = {}
+        chunks: list[tuple[str, dict[str, torch.Tensor]]] = []
         for number, (part, tensors) in enumerate(staged.tensors.items()):
             # The names of extra parts are data; their files are numbered.
             stem = part if part in (_MODEL, _OPTIMIZER, _RANDOM) else f"extra-{number:03d}"
             files[part] = []
             for chunk in _split(tensors):
                 name = f"{stem}-{len(files[part]):03d}.safetensors"
-                writer.write_tensors(name, chunk)
+                chunks.append((name, chunk))
                 files[part].append(name)
+        writer.write_tensor_files(chunks)
         writer.write_json(_STRUCTURE, {"files": files, "about": dict(staged.about), "parts": dict(staged.parts)})
 
     def load(self, reader: DirectoryReader) -> None:
@@ -164,8 +166,8 @@ def _read(reader: DirectoryReader) -> tuple[dict[str, Any], dict[str, Any]]:
     saved: dict[str, Any] = {}
     for part, form in parts.items():
         tensors: dict[str, torch.Tensor] = {}
-        for name in files[part]:
-            tensors.update(reader.read_tensors(name))
+        for read in reader.read_tensor_files(files[part]):
+            tensors.update(read)
         saved[part] = put_together(form, f"the trainer's {part}", tensors)
     return about, saved
 

@@ -51,10 +51,24 @@ def cuda_is_missing() -> str | None:
     return None if torch.cuda.is_available() else "torch finds no CUDA device"
 
 
+def mounts_are_missing() -> str | None:
+    """Root, a loop device, and a kernel that lets it mount: tried in a namespace of its own, which leaves nothing."""
+    if os.geteuid() != 0:
+        return "not root"
+    missing = [name for name in ("mount", "umount", "unshare", "losetup", "mkfs.ext4") if shutil.which(name) is None]
+    if missing:
+        return f"no `{missing[0]}` on PATH"
+    for command in (["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"], ["losetup", "--find"]):
+        if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+            return f"`{' '.join(command)}` is refused here"
+    return None
+
+
 # Each asks for its tool only when a collected test needs it: asking about CUDA costs the import of torch.
 TOOLS: dict[str, Callable[[], str | None]] = {
     "chromium": chromium_is_missing,
     "cuda": cuda_is_missing,
+    "mounts": mounts_are_missing,
     "other-python": other_python_is_missing,
     "spin": spin_is_missing,
 }

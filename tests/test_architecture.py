@@ -60,7 +60,7 @@ FOREIGN = (
 
 
 # The files of the library that may speak to a terminal, and the functions that speak past the logger `cleancut`.
-SPEAKERS = ("impl/__main__.py", "impl/demo/*")
+SPEAKERS = ("impl/__main__.py", "impl/demo/*", "impl/inspection/command_line.py")
 LOGGING_TO_THE_ROOT = {"debug", "info", "warning", "error", "exception", "critical", "log", "basicConfig"}
 
 

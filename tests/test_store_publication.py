@@ -70,7 +70,7 @@ def test_everything_is_synced_before_the_rename_and_the_parent_after_it(root: Pa
     fencing = [call for call, _ in before[before.index(("fsync_dir", (staging,))) + 1 :]]
     assert fencing == ["open_read", "read", "close"], "the fencing number is read again last of all"
     assert after[0] == ("fsync_dir", (str(root),)), "durable from here on; nothing comes between"
-    assert [call for call, _ in after[1:]] == ["open_new", "write", "fsync", "close", "replace", "fsync_dir", "unlock"]
+    assert [call for call, _ in after[1:]] == ["open_new", "write", "fsync", "close", "replace", "unlock"]
 
 
 def test_case_E03_a_save_that_returned_survives_with_no_call_after_the_parent_was_synced(root: Path) -> None:
@@ -178,7 +178,7 @@ def test_a_checkpoint_whose_last_sync_failed_is_never_counted_on(root: Path) -> 
     """Its rename may not be on the disk: it must not push older ones out, and it goes with the next retention."""
     store = new_store(root, failing_files(errno.EIO, call="fsync_dir", nth=3), keep=2)
     store.open()
-    with pytest.raises(StoreFailed, match="publishing step_2-2"):
+    with pytest.raises(StoreFailed, match=r"publishing .*step_2-2"):
         publish(store, 2)
     assert names_in(root) == {"step_1-1", "step_2-2"}, "it is there, whole, and a restore may use it"
     assert text_of(root, "step_2-2") == "step 2"

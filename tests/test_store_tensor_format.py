@@ -10,7 +10,8 @@ import torch
 
 from impl.errors import CheckpointCorrupt, UsageError
 from impl.store.manifest import TensorRecord
-from impl.store.tensor_format import KEY_LIMIT, from_bytes, to_pieces
+from impl.store.tensor_assembly import from_chunks
+from impl.store.tensor_format import KEY_LIMIT, to_pieces
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 EIGHT_BITS = ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"]
@@ -21,6 +22,15 @@ OTHERS = ["complex64", "complex128", "float4_e2m1fn_x2"]
 def to_bytes(tensors: Mapping[str, torch.Tensor], where: str) -> tuple[bytes, dict[str, TensorRecord]]:
     pieces, records = to_pieces(tensors, where)
     return b"".join(pieces), records
+
+
+def from_bytes(data: bytes, records: Mapping[str, TensorRecord], where: str) -> dict[str, torch.Tensor]:
+    """The whole file at once, and then again byte by byte: where chunks end must not matter."""
+    found = from_chunks([data], len(data), records, where)
+    again = from_chunks([data[at : at + 1] for at in range(len(data))], len(data), records, where)
+    for key, tensor in found.items():
+        assert_same(again[key], tensor)
+    return found
 
 
 def round_trip(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import warnings
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -33,6 +33,10 @@ class MemoryFiles:
     def write_tensors(self, name: str, tensors: Mapping[str, Any]) -> None:
         self.tensors[name] = {key: tensor.detach().clone() for key, tensor in tensors.items()}
 
+    def write_tensor_files(self, files: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+        for name, tensors in files:
+            self.write_tensors(name, tensors)
+
     def write_json(self, name: str, document: Any) -> None:
         self.documents[name] = document
 
@@ -41,6 +45,9 @@ class MemoryFiles:
 
     def read_tensors(self, name: str) -> dict[str, Any]:
         return {key: tensor.clone() for key, tensor in self.tensors[name].items()}
+
+    def read_tensor_files(self, names: Iterable[str]) -> Iterable[dict[str, Any]]:
+        return (self.read_tensors(name) for name in names)
 
     def read_json(self, name: str) -> Any:
         return self.documents[name]

@@ -67,10 +67,16 @@ def _sampler_identity(sampler: SamplerPart) -> SamplerIdentity:
     return SamplerIdentity(sampler.name, parameters)
 
 
-def check_savable(sampler: SamplerPart, loader: StatePart) -> None:
+def check_savable(sampler: SamplerPart, loader: StatePart, plane: object) -> None:
     """Raise UsageError now, before any prompt is consumed, if a later save could not write these states."""
     plain_state(sampler.state(), "sampler.state()")
     plain_state(loader.state(), "loader.state()")
+    for ability in ("capture", "persist", "release", "read", "load"):
+        if not callable(getattr(plane, ability, None)):
+            raise UsageError(
+                f"the buffer's data plane is a {type(plane).__name__} without {ability}(), so its rows can neither be "
+                "saved nor restored. Use TensorPlane, or give the plane every method of DataPlane."
+            )
 
 
 def write_artifacts(captured: Captured, identity: Identity, staged: StagedDirectory) -> dict[str, Count]:

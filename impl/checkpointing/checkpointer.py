@@ -122,7 +122,7 @@ class Checkpointer:
         """
         if self._parts is not None:
             raise UsageError("attach() was called twice. A checkpointer saves one run; make another one for another.")
-        check_savable(sampler, loader)
+        check_savable(sampler, loader, buffer.plane)
         counters = HeldCounters() if counters is None else counters
         pool = NoPool() if pool is None else pool
         parts = Participants(ledger, loader, sampler, buffer, counters, generations, recovery, pool)

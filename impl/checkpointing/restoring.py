@@ -242,7 +242,7 @@ def _plan(
             "flight, the buffer and the place in the data were not saved and are not recoverable. Resume with "
             "recovery=False to take up the trainer and begin the data anew, or restore an earlier full save."
         )
-    documents = _read_documents(reader)
+    documents = read_documents(reader)
     check_documents(documents, has_pool=expected.has_pool)
     sampler_state = rebuilt_state(documents.sampler.state, expected.sampler_state, f"{reader.name}/{doc.SAMPLER}")
     loader_state = rebuilt_state(documents.loader.state, expected.loader_state, f"{reader.name}/{doc.LOADER}")
@@ -258,7 +258,10 @@ def _plan(
         expected.check_fits(len(slots))
     else:
         entries, next_admission = as_pending(documents.buffer.slots, entries, next_admission)
-    ledger = ledger_snapshot(entries, documents.trainer, next_admission)
+    try:
+        ledger = ledger_snapshot(entries, documents.trainer, next_admission)
+    except CheckpointCorrupt as error:
+        raise CheckpointCorrupt(f"{reader.name}: {error}") from error
     check_settled(documents, ledger.accounts)
     rows = expected.plane.read(reader.reader(), tuple(slot.group for slot in slots))
     reader.verify()
@@ -289,7 +292,8 @@ def _plan(
     )
 
 
-def _read_documents(reader: CheckpointReader) -> Documents:
+def read_documents(reader: CheckpointReader) -> Documents:
+    """The JSON files of a checkpoint, each of the form that this version writes; nothing else is checked yet."""
     files = reader.reader()
     return Documents(
         name=reader.name,
@@ -331,5 +335,5 @@ def _none_valid(root: str, damaged: list[Skipped]) -> CheckpointCorrupt:
     reasons = " ".join(entry.reason for entry in damaged)
     return CheckpointCorrupt(
         f"{root}: none of the {len(damaged)} checkpoints is valid. {reasons} To begin anew here would bury the run: "
-        "look at the disk, bring a copy back, or use another directory."
+        f"look at the disk with `python -m impl fsck {root}`, bring a copy back, or use another directory."
     )

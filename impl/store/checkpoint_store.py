@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from ..errors import CheckpointCorrupt, CheckpointIncompatible, InvariantViolated
 from . import names, retention
 from .catalogue import Catalogue, scan
-from .durable_file import make_directory, remove_tree, replace_durably
+from .durable_file import make_directory, remove_tree, replace_whole
 from .failures import translated
 from .files import Files
 from .lock import WriterIdentity, WriterLock
@@ -148,7 +148,7 @@ class CheckpointStore:
             manifest = self._stage(staging, draft, fill)
             self._lock.check_fence()
             self._abandoned.add(draft.name)
-            with translated(f"publishing {draft.name}"):
+            with translated(f"publishing {self.root}/{draft.name}"):
                 self._files.rename(staging, f"{self.root}/{draft.name}")
                 self._files.fsync_dir(self.root)
         except Exception:
@@ -165,7 +165,7 @@ class CheckpointStore:
         self._lock.release()
 
     def _stage(self, path: str, draft: Draft, fill: Callable[[StagedDirectory], Mapping[str, Count]]) -> Manifest:
-        with translated(f"writing {draft.name}"):
+        with translated(f"writing {self.root}/{draft.name}"):
             staged = StagedDirectory(self._files, path)
             counts = fill(staged)
             manifest = Manifest(
@@ -185,7 +185,8 @@ class CheckpointStore:
 
     def _point_to(self, name: str) -> tuple[str, ...]:
         try:
-            replace_durably(self._files, self.root, names.LATEST, f"{name}\n".encode("ascii"), self._identity.token())
+            # Not synced: nothing reads it, and a power cut may leave it one save behind.
+            replace_whole(self._files, self.root, names.LATEST, f"{name}\n".encode("ascii"), self._identity.token())
         except OSError as error:
             self._leftovers = True
             return self._notice(f"{name} is durable, but {names.LATEST} still names an older checkpoint: {error}")

@@ -5,7 +5,7 @@ The writer runs on the one writer thread; the reader on any thread. Neither show
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from .files import Buffer
@@ -29,6 +29,10 @@ class DirectoryWriter(Protocol):
         """Write a safetensors file; values, shapes and types come back bit for bit, devices and graphs do not."""
         ...
 
+    def write_tensor_files(self, files: Iterable[tuple[str, Mapping[str, torch.Tensor]]]) -> None:
+        """Write many, several at a time; all are durable when it returns. `files` may be lazy."""
+        ...
+
 
 class DirectoryReader(Protocol):
     """Gives the files back. Every byte is compared with the manifest as it is read; an error names the file."""
@@ -47,4 +51,8 @@ class DirectoryReader(Protocol):
 
     def read_tensors(self, name: str) -> dict[str, torch.Tensor]:
         """The tensors of a safetensors file: on the CPU, each owning its memory."""
+        ...
+
+    def read_tensor_files(self, names: Iterable[str]) -> Iterator[dict[str, torch.Tensor]]:
+        """The tensors of many files, in that order; several are read at a time."""
         ...

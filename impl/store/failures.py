@@ -8,7 +8,13 @@ from contextlib import contextmanager
 
 from ..errors import CleancutError, StoreFailed, StoreFull
 
+#: How `doing` begins where nothing was to be written.
+READING = "reading "
+
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_NO_HANDLES = frozenset({errno.EMFILE, errno.ENFILE})
+_NOT_SUPPORTED = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 @contextmanager
@@ -33,10 +39,25 @@ def store_error(error: OSError, doing: str) -> CleancutError:
             f"{said}. A part of the checkpoint directory is a mount of its own, so a checkpoint cannot be published "
             "by one rename, and copying would not be atomic. Use a directory that lies whole on one file system."
         )
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+    if error.errno in _FORBIDDEN:
+        if doing.startswith(READING):
+            return StoreFailed(
+                f"{said}. The process may not read it, which says nothing about the checkpoint. Give the process the "
+                "right to, or run as the user that wrote it; nothing was changed."
+            )
         return StoreFailed(
             f"{said}. The process may not write there. Give it the right to, or choose another directory; nothing was "
             "published."
+        )
+    if error.errno in _NO_HANDLES:
+        return StoreFailed(
+            f"{said}. The process or the machine has too many files open, which says nothing about the checkpoint. "
+            "Raise the limit (`ulimit -n`) or close files, and try again; nothing was changed."
+        )
+    if error.errno in _NOT_SUPPORTED:
+        return StoreFailed(
+            f"{said}. The file system does not do what the store needs. `python -m impl fsck --probe DIR` tries it "
+            "out; use a local file system, or one that passes. Nothing was published."
         )
     return StoreFailed(
         f"{said}. The disk or the file system reports a fault. The attempt was abandoned and the previous checkpoints "

@@ -17,7 +17,7 @@ import msgspec
 from ..errors import CheckpointCorrupt, StoreBusy
 from . import names, strict_json
 from .durable_file import replace_durably
-from .failures import translated
+from .failures import READING, translated
 from .files import Files, Handle
 
 _LIMIT = 64 << 10
@@ -98,7 +98,7 @@ class WriterLock:
         """The last writer, or None when the file is missing or damaged."""
         where = f"{self._root}/{names.WRITER}"
         try:
-            with translated(f"reading {where}"):
+            with translated(f"{READING}{where}"):
                 try:
                     handle = self._files.open_read(where)
                 except FileNotFoundError:

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import errno
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import CheckpointCorrupt, CheckpointDamaged
-from . import names, strict_json, tensor_format
-from .failures import store_error
+from . import names, strict_json
+from .failures import READING, store_error
 from .files import Files
 from .manifest import FileRecord, Manifest, decode_manifest
+from .parallel import Job, in_parallel
+from .tensor_assembly import from_chunks
 
 if TYPE_CHECKING:
     import torch
@@ -36,6 +39,7 @@ class CheckpointReader:
         self.name = name
         self._files = files
         self._path = f"{root}/{name}"
+        self._way_out = f"Restore another checkpoint; `python -m impl fsck {root}` shows which are whole."
         # Members whose digest was found right.
         self._verified: set[str] = set()
         self._check_directory("")
@@ -56,7 +60,7 @@ class CheckpointReader:
         self.check_lengths()
         for member in self.manifest.files:
             if member.startswith(below) and member not in self._verified:
-                for _ in self._verified_chunks(member):
+                for _ in self.verified_chunks(member):
                     pass
 
     def reader(self, subdirectory: str | None = None) -> MemberReader:
@@ -65,7 +69,7 @@ class CheckpointReader:
 
     def read(self, member: str) -> bytes:
         """The contents of a listed file."""
-        return b"".join(self._verified_chunks(member))
+        return b"".join(self.verified_chunks(member))
 
     def record(self, member: str) -> FileRecord:
         """What the manifest says of a file; CheckpointCorrupt if it does not list it."""
@@ -77,7 +81,7 @@ class CheckpointReader:
             )
         return record
 
-    def _verified_chunks(self, member: str) -> Iterator[bytes]:
+    def verified_chunks(self, member: str) -> Iterator[bytes]:
         """The file in pieces; raises after the last one if the whole does not have the listed digest."""
         record = self.record(member)
         self._check_present(member, record)
@@ -92,7 +96,7 @@ class CheckpointReader:
         if length != record.length or digest.hexdigest() != record.sha256:
             raise CheckpointDamaged(
                 f"{self.name}/{member} is damaged: {length} bytes were read and their sha256 is not the one in the "
-                "manifest. The disk or a tool changed it after it was published. Restore another checkpoint."
+                f"manifest. The disk or a tool changed it after it was published. {self._way_out}"
             )
         self._verified.add(member)
 
@@ -103,7 +107,7 @@ class CheckpointReader:
         if size != record.length:
             raise CheckpointDamaged(
                 f"{self.name}/{member} is damaged: it has {size} bytes, the manifest says {record.length}. It was cut "
-                "short or changed after it was published. Restore another checkpoint."
+                f"short or changed after it was published. {self._way_out}"
             )
 
     def _check_directory(self, directory: str) -> None:
@@ -112,11 +116,11 @@ class CheckpointReader:
         try:
             found = self._files.stat(path)
         except FileNotFoundError:
-            raise CheckpointDamaged(f"{where} is not there. Files were removed; restore another checkpoint.") from None
+            raise CheckpointDamaged(f"{where} is not there. Files were removed. {self._way_out}") from None
         if found.kind != "directory":
             raise CheckpointDamaged(
                 f"{where} is no directory but a file or a link, which could lead anywhere. Somebody put it there; it "
-                "is not followed. Restore another checkpoint."
+                f"is not followed. {self._way_out}"
             )
 
     def _regular_size(self, member: str) -> int:
@@ -125,12 +129,12 @@ class CheckpointReader:
         except FileNotFoundError:
             raise CheckpointDamaged(
                 f"{self.name}/{member} is not there. The checkpoint is incomplete: an interrupted copy, or files were "
-                "removed. Restore another checkpoint."
+                f"removed. {self._way_out}"
             ) from None
         if found.kind != "file":
             raise CheckpointDamaged(
                 f"{self.name}/{member} is no regular file but a directory, a link, a fifo or a device. Somebody put it "
-                "there; it is not opened. Restore another checkpoint."
+                f"there; it is not opened. {self._way_out}"
             )
         return found.size
 
@@ -138,14 +142,14 @@ class CheckpointReader:
         size = self._regular_size(member)
         if size > limit:
             raise CheckpointDamaged(
-                f"{self.name}/{member} has {size} bytes, more than any real one ({limit}). It was not read; restore "
-                "another checkpoint."
+                f"{self.name}/{member} has {size} bytes, more than any real one ({limit}). It was not read. "
+                f"{self._way_out}"
             )
         data = bytearray()
         for chunk in self._chunks(member):
             data += chunk
             if len(data) > limit:
-                raise CheckpointDamaged(f"{self.name}/{member} grew while it was read. Restore another checkpoint.")
+                raise CheckpointDamaged(f"{self.name}/{member} grew while it was read. {self._way_out}")
         return bytes(data)
 
     def _chunks(self, member: str) -> Iterator[bytes]:
@@ -158,10 +162,10 @@ class CheckpointReader:
                 self._files.close(handle)
         except OSError as error:
             if error.errno not in _DAMAGE:
-                raise store_error(error, f"reading {self.name}/{member}") from error
+                raise store_error(error, f"{READING}{self._path}/{member}") from error
             raise CheckpointDamaged(
                 f"{self.name}/{member} cannot be read: {error.strerror} (errno {error.errno}). The disk has lost it, "
-                "or it was replaced by something that is no file. Restore another checkpoint."
+                f"or it was replaced by something that is no file. {self._way_out}"
             ) from error
 
 
@@ -197,13 +201,24 @@ class MemberReader:
 
     def read_tensors(self, name: str) -> dict[str, torch.Tensor]:
         """The tensors of a safetensors file: on the CPU, each owning its memory."""
+        return next(self.read_tensor_files((name,)))
+
+    def read_tensor_files(self, names: Iterable[str]) -> Iterator[dict[str, torch.Tensor]]:
+        """The tensors of many files, in that order; several are read at a time."""
+        return in_parallel(
+            Job(partial(self._read_tensors, name), self._checkpoint.record(self._prefix + name).length)
+            for name in names
+        )
+
+    def _read_tensors(self, name: str) -> dict[str, torch.Tensor]:
         member = self._prefix + name
         described = self._checkpoint.record(member).tensors
         if described is None:
             raise CheckpointCorrupt(
                 f"{self._where(name)} is not listed as a file of tensors. The checkpoint was edited; restore another."
             )
-        return tensor_format.from_bytes(self._checkpoint.read(member), described, self._where(name))
+        length = self._checkpoint.record(member).length
+        return from_chunks(self._checkpoint.verified_chunks(member), length, described, self._where(name))
 
     def _where(self, name: str) -> str:
         return f"{self._checkpoint.name}/{self._prefix}{name}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,13 +15,14 @@ from . import names, strict_json, tensor_format
 from .durable_file import in_chunks, write_durably
 from .files import Buffer, Files
 from .manifest import FileRecord, Manifest, TensorRecord, encode_manifest
+from .parallel import COMPUTING, Job, in_parallel
 
 if TYPE_CHECKING:
     import torch
 
 
 class StagedDirectory:
-    """One attempt. Used on the writer thread alone; after an error it is abandoned, never continued.
+    """One attempt. Used on the writer thread alone (it has helpers); after an error it is abandoned, never continued.
 
     `writer()` gives participants their part of it. OSErrors pass through: whoever publishes translates them.
     """
@@ -42,25 +45,52 @@ class StagedDirectory:
 
     def add(self, name: str, pieces: Iterable[Buffer], described: dict[str, TensorRecord] | None = None) -> None:
         """Write one file durably, piece by piece, and list it for the manifest."""
+        self._make_room(name)
+        self._records[name] = self._written(name, pieces, described)
+
+    def add_tensors(self, files: Iterable[tuple[str, Mapping[str, torch.Tensor]]]) -> None:
+        """Write safetensors files, large ones several at a time; all are durable when this returns.
+
+        `files` is taken from as there is room, so of a lazy one only a few are in memory.
+        """
+        started: list[str] = []
+
+        def jobs() -> Iterator[Job[FileRecord]]:
+            for name, tensors in files:
+                pieces, described = tensor_format.to_pieces(tensors, name)
+                if name in started:
+                    raise _written_twice(name)
+                self._make_room(name)
+                started.append(name)
+                size = sum(tensor.nbytes for tensor in tensors.values())
+                yield Job(partial(self._written, name, pieces, described), size)
+
+        for number, record in enumerate(in_parallel(jobs())):
+            self._records[started[number]] = record
+
+    def _make_room(self, name: str) -> None:
+        """Check the name and make the directories above it; on the writer thread alone."""
         names.check_member_name(name)
         if name in self._records:
-            raise UsageError(
-                f"{name!r} was written twice into one checkpoint. Two participants use the same file name; give one "
-                "of them another."
-            )
+            raise _written_twice(name)
         self._make_directories(name)
+
+    def _written(self, name: str, pieces: Iterable[Buffer], described: dict[str, TensorRecord] | None) -> FileRecord:
+        """Write a file and digest it on the way; on any thread."""
         digest = hashlib.sha256()
         length = 0
 
-        def digested() -> Iterator[bytearray]:
+        def digested() -> Generator[memoryview, None, None]:
             nonlocal length
-            for chunk in in_chunks(pieces):
-                digest.update(chunk)
-                length += len(chunk)
-                yield chunk
+            with COMPUTING:
+                for chunk in in_chunks(pieces):
+                    digest.update(chunk)
+                    length += len(chunk)
+                    yield chunk
 
-        self._write(name, digested())
-        self._records[name] = FileRecord(length, digest.hexdigest(), described)
+        with closing(digested()) as chunks:
+            self._write(name, chunks)
+        return FileRecord(length, digest.hexdigest(), described)
 
     def seal(self, manifest: Manifest) -> None:
         """Write the manifest last, then make every directory durable, the innermost first."""
@@ -81,6 +111,13 @@ class StagedDirectory:
 
     def _write(self, name: str, chunks: Iterable[Buffer]) -> None:
         write_durably(self._files, f"{self.path}/{name}", chunks)
+
+
+def _written_twice(name: str) -> UsageError:
+    return UsageError(
+        f"{name!r} was written twice into one checkpoint. Two participants use the same file name; give one of them "
+        "another."
+    )
 
 
 class StagedWriter:
@@ -106,6 +143,8 @@ class StagedWriter:
 
     def write_tensors(self, name: str, tensors: Mapping[str, torch.Tensor]) -> None:
         """Write a safetensors file."""
-        where = self._prefix + name
-        pieces, described = tensor_format.to_pieces(tensors, where)
-        self._staged.add(where, pieces, described)
+        self.write_tensor_files([(name, tensors)])
+
+    def write_tensor_files(self, files: Iterable[tuple[str, Mapping[str, torch.Tensor]]]) -> None:
+        """Write safetensors files, several at a time."""
+        self._staged.add_tensors((self._prefix + name, tensors) for name, tensors in files)

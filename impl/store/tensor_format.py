@@ -17,6 +17,8 @@ from .manifest import TensorRecord
 if TYPE_CHECKING:
     import torch
 
+#: Types whose values mean nothing without a scale that the tensor's bytes do not hold.
+QUANTISED = frozenset({"qint8", "quint8", "qint32", "quint4x2", "quint2x4"})
 KEY_LIMIT = 1000
 #: Readers of the format refuse a longer header.
 HEADER_LIMIT = 100_000_000
@@ -66,31 +68,9 @@ def to_pieces(tensors: Mapping[str, torch.Tensor], where: str) -> tuple[Iterator
     def pieces() -> Iterator[Buffer]:
         yield header
         for key in order:
-            yield _memory(tensors[key])
+            yield row_major(tensors[key])
 
     return pieces(), records
-
-
-def from_bytes(data: bytes, records: Mapping[str, TensorRecord], where: str) -> dict[str, torch.Tensor]:
-    """The tensors of a file whose digest was found right; each owns its memory, on the CPU.
-
-    The header is compared with the manifest all the same: a file can be whole and wrong.
-    """
-    from safetensors import SafetensorError, deserialize
-
-    try:
-        found: dict[str, Mapping[str, object]] = dict(deserialize(data))  # type: ignore[no-untyped-call]
-    except (SafetensorError, ValueError, OverflowError) as error:
-        raise CheckpointCorrupt(
-            f"{where} is no proper safetensors file: {error}. Do not trust it; restore another checkpoint."
-        ) from error
-    if found.keys() != records.keys():
-        odd = sorted(found.keys() ^ records.keys())[0]
-        raise CheckpointCorrupt(
-            f"{where}: tensor {odd!r} stands in the file or in the manifest, not in both. The files of two checkpoints "
-            "were mixed, or one was edited; restore another checkpoint."
-        )
-    return {key: _restored(found[key], record, f"{where}: tensor {key!r}") for key, record in records.items()}
 
 
 def check_key(key: str, where: str) -> None:
@@ -121,7 +101,7 @@ def check_kind(key: str, tensor: torch.Tensor, where: str) -> None:
         reason = f"it is a {type(tensor).__name__}, and a subclass would come back as a plain tensor"
     elif tensor.is_meta:
         reason = "it is a meta tensor and has no data"
-    elif tensor.is_quantized:
+    elif tensor.is_quantized or _dtype_name(tensor.dtype) in QUANTISED:
         reason = "it is quantised"
     elif tensor.is_nested:
         reason = "it is nested; save its values and offsets"
@@ -129,6 +109,18 @@ def check_kind(key: str, tensor: torch.Tensor, where: str) -> None:
         reason = f"its layout is {tensor.layout}"
     if reason is not None:
         raise UsageError(f"{where}: tensor {key!r} cannot be saved: {reason}. Give a plain dense tensor.")
+
+
+def stored_form(record: TensorRecord) -> StoredForm | None:
+    """How a tensor stands in the file, for whoever has no torch; None for a type stored as raw bytes.
+
+    The bytes in an element of such a type are known to torch alone.
+    """
+    stored = _STORED_AS.get(_COMPLEX.get(record.dtype, record.dtype))
+    if stored is None:
+        return None
+    bits = int("".join(filter(str.isdecimal, stored.partition("_")[0])) or 8)
+    return _stored_as(record, bits // 8 * (2 if record.dtype in _COMPLEX else 1))
 
 
 def _stored_as(record: TensorRecord, itemsize: int) -> StoredForm:
@@ -153,34 +145,46 @@ def _header(order: Iterable[str], forms: Mapping[str, StoredForm]) -> bytes:
     return len(text).to_bytes(8, "little") + text
 
 
-def _memory(tensor: torch.Tensor) -> Buffer:
-    """The bytes of a tensor in row-major order; a view of its memory where that is how they lie."""
+def as_bits(tensor: torch.Tensor) -> torch.Tensor:
+    """The same elements as integers of the same width, lazy conjugations and negations done; a view where it can be.
+
+    Torch can copy any integer. Of the types of less than a byte it knows little more than their width.
+    """
     import torch
 
-    dense = tensor.detach().resolve_conj().resolve_neg().to("cpu").contiguous()
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return plain.view(integers.get(plain.dtype.itemsize, plain.dtype))
+
+
+def row_major(tensor: torch.Tensor) -> Buffer:
+    """The bytes of a tensor in row-major order, on the CPU; a view of its memory where that is how they lie."""
+    import torch
+
+    dense = as_bits(tensor).to("cpu").contiguous()
     return dense.reshape(-1).view(torch.uint8).numpy().data
 
 
-def _restored(entry: Mapping[str, object], record: TensorRecord, where: str) -> torch.Tensor:
+def empty_for(record: TensorRecord, entry_dtype: str, entry_shape: list[int], where: str) -> torch.Tensor:
+    """A tensor of the logical type and shape, its memory its own, to be filled with the bytes of the file.
+
+    CheckpointCorrupt if torch does not know the type, or if the file holds it in another form.
+    """
     import torch
 
     dtype = getattr(torch, record.dtype, None)
-    data = entry["data"]
-    if not isinstance(dtype, torch.dtype) or not isinstance(data, bytearray):
+    if not isinstance(dtype, torch.dtype):
         raise CheckpointCorrupt(
             f"{where} has the type {record.dtype!r}, which this torch does not know. Use the version that wrote it, "
             "or restore another checkpoint."
         )
     form = _stored_as(record, dtype.itemsize)
-    if entry["shape"] != form.shape or entry["dtype"] != form.dtype:
+    if entry_shape != form.shape or entry_dtype != form.dtype:
         raise CheckpointCorrupt(
-            f"{where} is {entry['dtype']} {entry['shape']} in the file and {record.dtype} {list(record.shape)} in the "
+            f"{where} is {entry_dtype} {entry_shape} in the file and {record.dtype} {list(record.shape)} in the "
             "manifest. One of the two was edited; restore another checkpoint."
         )
-    if not data:
-        return torch.empty(record.shape, dtype=dtype)
-    # The bytearray was made for this tensor alone and lives as long as it does.
-    return torch.frombuffer(data, dtype=dtype).reshape(record.shape)
+    return torch.empty(record.shape, dtype=dtype)
 
 
 def _elements(shape: tuple[int, ...]) -> int:

@@ -1,0 +1,1 @@
+"""What scripts of this folder share; no script itself."""

@@ -1,0 +1,294 @@
+"""`python -m impl fsck DIR` and `inspect DIR`: the survey as tables for people, and as JSON for programs.
+
+Exit 0 fine · 1 corruption, lost or doubled prompts · 2 wrong use · 3 something could not be read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.markup import escape
+from rich.status import Status
+from rich.table import Table
+
+from ..errors import CleancutError, UsageError
+from ..store.posix_files import PosixFiles
+from .examine import Examined
+from .ownership import Keys
+from .probe import probe
+from .survey import Survey, lineage, survey
+
+HOLDS, TROUBLE, WRONG_USE, NOT_COMPLETE = 0, 1, 2, 3
+_STATUS = {"holds": HOLDS, "fails": TROUBLE, "inconclusive": NOT_COMPLETE}
+
+
+def run_fsck(directory: Path, json_to: str | None, probing: bool, console: Console) -> int:
+    """Every byte and every owner; with `probing` what the file system itself does. The exit status."""
+    return _run(_probe if probing else _fsck, directory, json_to, console)
+
+
+def run_inspect(directory: Path, json_to: str | None, console: Console) -> int:
+    """What there is, from manifests, lengths and indexes: the payload is not read. The exit status."""
+    return _run(_inspect, directory, json_to, console)
+
+
+def _run(
+    command: Callable[[str, Console], dict[str, Any]], directory: Path, json_to: str | None, console: Console
+) -> int:
+    root = os.path.abspath(directory)
+    to_standard_output = json_to == "-"
+    try:
+        document = command(root, Console(file=sys.stderr) if to_standard_output else console)
+        text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+        if to_standard_output:
+            sys.stdout.write(text)
+        elif json_to is not None:
+            Path(json_to).write_text(text, encoding="utf-8")
+    except UsageError as error:
+        return _refuse(str(error))
+    except OSError as error:
+        return _refuse(f"{error.filename or directory}: {error.strerror or error}")
+    except CleancutError as error:
+        print(f"python -m impl: {error}", file=sys.stderr)
+        return NOT_COMPLETE
+    return _STATUS[document["verdict"]]
+
+
+def _refuse(message: str) -> int:
+    print(f"python -m impl: {message}", file=sys.stderr)
+    return WRONG_USE
+
+
+def _fsck(root: str, console: Console) -> dict[str, Any]:
+    with _progress(console) as note:
+        found = survey(PosixFiles(), root, digests=True, note=note)
+    _print_checkpoints(found, console)
+    _print_rest(found, console)
+    return document(found)
+
+
+def _inspect(root: str, console: Console) -> dict[str, Any]:
+    with _progress(console) as note:
+        found = survey(PosixFiles(), root, digests=False, note=note)
+    _print_checkpoints(found, console)
+    shown = next((each for each in found.checkpoints if each.name == found.resume.name), None)
+    if shown is not None:
+        _print_contents(shown, console)
+    _print_rest(found, console)
+    return document(found, contents=True)
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[Callable[[str], None]]:
+    """Shows what is looked at, on a terminal only; an interruption says how far it had come."""
+    last = "nothing"
+    status = console.status("") if console.is_terminal else nullcontext()
+
+    def note(text: str) -> None:
+        nonlocal last
+        last = text
+        if isinstance(status, Status):
+            status.update(text)
+
+    try:
+        with status:
+            yield note
+    except KeyboardInterrupt:
+        print(f"interrupted while {last} was looked at", file=sys.stderr)
+        raise
+
+
+def _probe(root: str, console: Console) -> dict[str, Any]:
+    results = probe(PosixFiles(), root)
+    table = Table("needed by the store", "ok", "seen", box=SIMPLE)
+    for each in results:
+        table.add_row(each.needed, "yes" if each.ok else "[red]NO[/red]", escape(each.seen))
+    console.print(table)
+    ok = all(each.ok for each in results)
+    last = "does what the store needs" if ok else "does not do what the store needs; use another one for checkpoints"
+    _say(console, f"the file system of {root} {last}. What power cuts do to it no program can try out.")
+    checks = [{"needed": each.needed, "ok": each.ok, "seen": each.seen} for each in results]
+    return {"verdict": "holds" if ok else "fails", "complete": True, "directory": root, "checks": checks}
+
+
+def _print_checkpoints(found: Survey, console: Console) -> None:
+    if not found.checkpoints:
+        return
+    there = frozenset(each.name for each in found.checkpoints)
+    about, owners = Table(box=SIMPLE), Table(box=SIMPLE)
+    for table in (about, owners):
+        table.add_column("checkpoint", no_wrap=True)
+    for heading in ("state", "kind", "age", "size", "parent"):
+        about.add_column(heading)
+    for heading in ("handed out", "trained", "dropped", "buffered", "pending", "spare", "lost", "doubled"):
+        owners.add_column(heading, justify="right")
+    for each in found.checkpoints:
+        kind = each.manifest.kind if each.manifest else "?"
+        state = each.state if each.state == "whole" else f"[red]{each.state}[/red]"
+        size = "?" if each.bytes is None else size_in_words(each.bytes)
+        age = age_in_words(each.written, found.at)
+        about.add_row(each.name, state, kind, age, size, lineage(each, there))
+        owners.add_row(each.name, *_balance(each))
+    console.print(about)
+    console.print(owners)
+
+
+def _balance(each: Examined) -> list[str]:
+    owners = each.ownership
+    if owners is None:
+        return ["?"] * 8
+    known = owners.handed_out is not None
+    return [
+        str(owners.handed_out) if known else "?",
+        *(str(owners.owned[owner]) for owner in ("trained", "dropped", "buffered", "pending", "spare")),
+        str(owners.lost.count) if known else "?",
+        str(owners.doubled.count + owners.ahead.count),
+    ]
+
+
+def _print_contents(each: Examined, console: Console) -> None:
+    manifest = each.manifest
+    assert manifest is not None
+    table = Table(f"file of {each.name}", "bytes", "tensors", "sha256", box=SIMPLE)
+    for name, record in manifest.files.items():
+        tensors = "" if record.tensors is None else str(len(record.tensors))
+        table.add_row(escape(name), f"{record.length:,}", tensors, record.sha256[:16])
+    console.print(table)
+    sampler = manifest.identity.sampler
+    parameters = ", ".join(f"{name}={value}" for name, value in sampler.parameters.items())
+    counts = ", ".join(f"{name} {count.value} {count.unit}" for name, count in manifest.counts.items())
+    identity = manifest.identity
+    for line in (
+        f"sequence {manifest.sequence}, step {manifest.step}, fencing number {manifest.fence}; {counts}",
+        f"written for {identity.dataset_length} prompts of seed {identity.seed} in batches of {identity.batch_size}, "
+        f"sampler {sampler.name}({parameters})",
+    ):
+        _say(console, line)
+
+
+def _print_rest(found: Survey, console: Console) -> None:
+    holder = f", last taken by {found.lock.holder}" if found.lock.holder else ""
+    fence = f" with fencing number {found.lock.fence}" if found.lock.fence is not None else ""
+    _say(console, f"lock: {found.lock.state}{holder}{fence}")
+    doing = "under way in the run that holds the lock, or left over" if found.lock.state == "held" else "left over"
+    for leftover in found.leftovers:
+        _say(console, f"{doing}: {leftover.name}, {size_in_words(leftover.bytes)}")
+    for name, reason in found.ignored:
+        _say(console, f"ignored: {name}: {reason}")
+    for label, texts in (("notice", found.notices), ("not checked", found.not_checked), ("TROUBLE", found.problems)):
+        for text in texts:
+            _say(console, f"{label}: {text}")
+    taken = f"takes {found.resume.name}" if found.resume.name else "takes none"
+    _say(console, f"a resume {taken}: {found.resume.why}")
+    lost = sum(each.ownership.lost.count for each in found.checkpoints if each.ownership)
+    doubled = sum(each.ownership.doubled.count + each.ownership.ahead.count
+                  for each in found.checkpoints if each.ownership)  # fmt: skip
+    known = all(
+        each.ownership and each.ownership.handed_out is not None
+        for each in found.checkpoints
+        if each.manifest is None or each.manifest.kind != "trainer"
+    )
+    account = f"{lost} lost, {doubled} doubled" if known else f"{doubled} doubled, lost unknown"
+    _say(
+        console,
+        f"{len(found.checkpoints)} checkpoints, {account}, {len(found.problems)} problems, "
+        f"{len(found.not_checked)} not checked: {found.verdict}",
+    )
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def document(found: Survey, *, contents: bool = False) -> dict[str, Any]:
+    """The survey as plain values; `contents` adds every file of every checkpoint."""
+    return {
+        "verdict": found.verdict,
+        "complete": not found.not_checked,
+        "directory": found.root,
+        "seconds": round(found.seconds, 3),
+        "resume": {"name": found.resume.name, "why": found.resume.why, "refused": found.resume.refused},
+        "lock": {"state": found.lock.state, "holder": found.lock.holder, "fence": found.lock.fence},
+        "latest": found.latest,
+        "checkpoints": [_checkpoint(each, found, contents) for each in found.checkpoints],
+        "leftovers": [{"name": each.name, "bytes": each.bytes} for each in found.leftovers],
+        "ignored": [{"name": name, "reason": reason} for name, reason in found.ignored],
+        "problems": list(found.problems),
+        "notices": list(found.notices),
+        "not_checked": list(found.not_checked),
+    }
+
+
+def _checkpoint(each: Examined, found: Survey, contents: bool) -> dict[str, Any]:
+    manifest, owners = each.manifest, each.ownership
+    entry: dict[str, Any] = {
+        "name": each.name,
+        "step": each.candidate.step,
+        "sequence": each.candidate.sequence,
+        "state": each.state,
+        "problems": each.problems,
+        "digests_checked": each.digests_checked,
+        "written": each.written,
+        "age_seconds": None if each.written is None else round(found.at - each.written, 3),
+        "bytes": each.bytes,
+        "kind": manifest.kind if manifest else None,
+        "parent": manifest.parent if manifest else None,
+        "anchor": manifest.anchor if manifest else None,
+        "fence": manifest.fence if manifest else None,
+        "owners": None,
+    }
+    if owners is not None:
+        entry["owners"] = {
+            "handed_out": owners.handed_out,
+            **{owner: owners.owned[owner] for owner in ("trained", "dropped", "buffered", "pending", "spare")},
+            "lost": None if owners.handed_out is None else _keys(owners.lost),
+            "doubled": _keys(owners.doubled),
+            "ahead_of_the_loader": None if owners.handed_out is None else _keys(owners.ahead),
+        }
+    if contents and manifest is not None:
+        entry["counts"] = {name: {"value": count.value, "unit": count.unit} for name, count in manifest.counts.items()}
+        entry["files"] = [
+            {
+                "name": name,
+                "bytes": record.length,
+                "sha256": record.sha256,
+                "tensors": None
+                if record.tensors is None
+                else {key: {"dtype": said.dtype, "shape": list(said.shape)} for key, said in record.tensors.items()},
+            }
+            for name, record in manifest.files.items()
+        ]
+    return entry
+
+
+def _keys(keys: Keys) -> dict[str, Any]:
+    return {"count": keys.count, "examples": [{"key": list(key), "about": about} for key, about in keys.examples]}
+
+
+def size_in_words(size: int) -> str:
+    """Bytes as a person reads them, in powers of 1024."""
+    value, unit = float(size), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def age_in_words(written: float | None, now: float) -> str:
+    """How long ago, in one unit."""
+    if written is None:
+        return "?"
+    seconds = max(0.0, now - written)
+    for length, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
