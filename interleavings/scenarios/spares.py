@@ -2,8 +2,8 @@
 
 `spares` has one prompt a step and no lookahead: the first group fails, a spare of the diverted batch takes its place,
 and another fails with no spare left. `borrow` has two steps under way: where the later one is ready before the earlier
-fails it moves up into the hole, and the spare takes its place. `drain` saves a pool with a spare in it, which is trained
-at the end of the data.
+fails it moves up into the hole, and the spare takes its place. `drain` saves a pool with a spare in it, which is
+trained at the end of the data.
 """
 
 from __future__ import annotations
