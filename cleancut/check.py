@@ -52,10 +52,12 @@ class Part:
 def parts_for(scope: str, directory: Path) -> list[Part]:
     """The commands of the check at one scope."""
     module = [sys.executable, "-m"]
+    quick = ["--quick"] if scope == "small" else []
+    schedules = [*module, "interleavings", "check", *quick, "--json", str(directory / "interleavings.json")]
     return [
         Part("spec", [*module, "spec", "check", "--scope", scope, "--json", str(directory / "spec.json")]),
         Part("variants", [*module, "spec", "variants", "--json", str(directory / "variants.json")]),
-        Part("interleavings", [*module, "interleavings", "check", "--json", str(directory / "interleavings.json")]),
+        Part("interleavings", schedules),
         Part("proofs", [*module, "proofs", "--json", str(directory / "proofs.json")]),
     ]
 

@@ -51,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("list", help="the scenarios")
     check = commands.add_parser("check", help="explore scenarios through every schedule")
     check.add_argument("scenario", nargs="*", help="all of them when left out")
+    check.add_argument("--quick", action="store_true", help="without names: only those that take a few seconds")
     check.add_argument("--cancels", type=int, help="cancellations anywhere; each scenario has its own default")
     check.add_argument("--crashes", type=int, default=0, help="crashes anywhere (not built yet)")
     check.add_argument("--no-prune", action="store_true", help="enumerate schedules instead of states")
@@ -110,7 +111,8 @@ def _check(chosen: argparse.Namespace, console: Console) -> int:
     from .scenarios import SCENARIOS, UnknownScenario, scenario_named
 
     try:
-        scenarios = [scenario_named(name) for name in chosen.scenario] or list(SCENARIOS.values())
+        every = [s for s in SCENARIOS.values() if s.quick or not chosen.quick]
+        scenarios = [scenario_named(name) for name in chosen.scenario] or every
     except UnknownScenario as fault:
         raise WrongUse(fault.args[0]) from None
     items, worst = [], HOLDS

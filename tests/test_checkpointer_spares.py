@@ -24,7 +24,7 @@ async def saved_with_spares(directory: Path, **options: Any) -> Run:
     return run
 
 
-async def test_every_prompt_has_one_owner_on_disk_with_spares_too(tmp_path: Path) -> None:
+async def test_case_A04_spares_are_on_disk_too_and_every_prompt_has_one_owner(tmp_path: Path) -> None:
     """All 16 prompts are handed out: trained, buffered, pending, and four in the pool."""
     await saved_with_spares(tmp_path)
     found = owners(newest(tmp_path))
@@ -33,7 +33,7 @@ async def test_every_prompt_has_one_owner_on_disk_with_spares_too(tmp_path: Path
     assert sum(who == ["spares"] for who in found.values()) == 4
 
 
-async def test_spares_come_back_in_their_order(tmp_path: Path) -> None:
+async def test_case_A21_a_save_right_after_a_restore_holds_the_same_spares(tmp_path: Path) -> None:
     """And saving again without progress writes the same bytes."""
     run = await saved_with_spares(tmp_path)
     before = run.state()
@@ -47,7 +47,7 @@ async def test_spares_come_back_in_their_order(tmp_path: Path) -> None:
     assert first == second
 
 
-async def test_an_empty_pool_is_written_as_empty_and_its_absence_is_damage(tmp_path: Path) -> None:
+async def test_case_E27_an_empty_pool_is_written_as_empty_and_its_absence_is_damage(tmp_path: Path) -> None:
     """A missing file never means "no spares": with it prompts would be lost without a word."""
     run = await mixed(Run(tmp_path))
     await run.checkpointer.save()

@@ -62,7 +62,9 @@ def chain(crashes: list[int], *, sampler: str, reach: int, load_buffer: bool, **
 
 @pytest.mark.parametrize("load_buffer", [True, False])
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_every_checkpoint_of_a_run_with_failures_resumes_to_a_whole_account(sampler: str, load_buffer: bool) -> None:
+def test_case_A16_every_checkpoint_of_a_run_with_failures_resumes_to_a_whole_account(
+    sampler: str, load_buffer: bool
+) -> None:
     """Crash at each checkpoint in turn, with spares where the sampler has a use for them, and failures for good."""
     setting: dict[str, Any] = {
         "sampler": sampler, "reach": 1, "load_buffer": load_buffer, "prompts": 11, "batch_size": 2, "epochs": 2,
@@ -105,7 +107,9 @@ def histories(draw: st.DrawFn) -> dict[str, Any]:
 
 @settings(max_examples=120, deadline=None)
 @given(histories())
-def test_any_chain_of_crashes_with_spares_and_failures_settles_every_prompt_once(history: dict[str, Any]) -> None:
+def test_case_A20_any_chain_of_crashes_with_spares_and_failures_settles_every_prompt_once(
+    history: dict[str, Any],
+) -> None:
     """Every sampler, any sizes; the accounts of the last process agree with what all of them trained."""
     crashes = history.pop("crashes")
     chain(crashes, **history)

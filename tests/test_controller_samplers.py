@@ -21,7 +21,7 @@ def order(prompts: int, batch_size: int) -> list[int]:
 
 @pytest.mark.parametrize("reach", [0, 1, 2])
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_short_batches_in_the_middle_shut_no_gate(sampler: str, reach: int) -> None:
+def test_case_A35_short_batches_in_the_middle_shut_no_gate(sampler: str, reach: int) -> None:
     """Four epochs of 2 + 2 + 1 prompts: a gate that counts whole batches would be three groups short at the end."""
     run = MemoryRun(prompts=5, batch_size=2, epochs=4, sampler=SAMPLERS[sampler](reach), stall_timeout=60.0)
     report = run.run()

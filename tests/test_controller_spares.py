@@ -33,7 +33,7 @@ def between(run: MemoryRun, first: str, last: str) -> list[str]:
 
 
 @pytest.mark.parametrize("sampler", WITH_A_GATE)
-def test_a_group_that_fails_is_replaced_and_its_step_keeps_its_size(sampler: str) -> None:
+def test_case_A31_a_group_that_fails_is_replaced_and_its_step_keeps_its_size(sampler: str) -> None:
     """The old prompt is dropped as replaced, the spare is trained in its step; every permit comes back."""
     failing = order(12)[0]
     run = MemoryRun(
@@ -85,7 +85,7 @@ async def test_diverting_by_hand_before_the_first_admission_is_refused() -> None
 
 
 @pytest.mark.parametrize("sampler", WITH_A_GATE)
-def test_without_failures_all_spares_are_trained_at_the_end(sampler: str) -> None:
+def test_case_A04_without_failures_all_spares_are_trained_at_the_end(sampler: str) -> None:
     """Held back, not lost: whole steps of spares are reserved and trained like any other."""
     run = MemoryRun(prompts=12, batch_size=2, sampler=SAMPLERS[sampler](1), spares=4)
     report = run.run()
@@ -120,7 +120,7 @@ def test_the_pool_is_not_drained_while_something_generates_that_may_need_a_spare
     assert actions.index("substitute") < actions.index("drain_pool")
 
 
-def test_without_a_spare_left_the_step_shrinks() -> None:
+def test_case_A30_without_a_spare_left_the_step_shrinks_and_no_permit_is_lost() -> None:
     """Two failures, one batch of one spare: the second makes its step smaller."""
     run = MemoryRun(prompts=3, batch_size=1, failures={0: -1, 1: -1, 2: -1}, spares=1, data_retries=0)
     report = run.run()
@@ -209,7 +209,7 @@ def test_a_failure_budget_used_up_before_a_crash_is_used_up_after_it() -> None:
         assert settled_keys(again.controller) == each_once(8)
 
 
-def test_ids_are_never_given_twice_over_restarts() -> None:
+def test_case_A29_ids_are_never_given_twice_over_restarts() -> None:
     """Groups of spares get theirs when they are taken; the counter is in every checkpoint."""
     settings: dict[str, Any] = {"prompts": 12, "batch_size": 2, "failures": {0: -1, 5: -1, 7: -1}, "spares": 2}
     run = MemoryRun(max_steps=2, **settings)

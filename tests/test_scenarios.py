@@ -16,6 +16,7 @@ from impl.buffer import ReplayBuffer
 from impl.controller.generation import Generation
 from impl.controller.rollout_pump import RolloutPump
 from impl.ledger import Ledger, LedgerSnapshot
+from impl.spare_pool import SparePool
 from interleavings import explore
 from interleavings.follower import Coverage, Event, Follower, Remembered, Stutter
 from interleavings.result import Result
@@ -64,6 +65,16 @@ def test_every_action_of_the_cut_is_taken() -> None:
     scenario, coverage = scenario_named("commit"), Coverage()
     explore(scenario.program(coverage))
     assert [name for name in scenario.actions() if not coverage.actions[name]] == []
+
+
+def test_the_scenarios_of_spares_take_every_action_of_the_pool() -> None:
+    """Divert, substitute, shrink and an empty step in one, borrow in the other; `drain` could not end otherwise."""
+    taken: set[str] = set()
+    for name in ("spares", "borrow"):
+        coverage = Coverage()
+        explore(scenario_named(name).program(coverage)).assert_holds()
+        taken |= {action for action, times in coverage.actions.items() if times}
+    assert taken >= {"divert_batch", "fail_attempt", "substitute", "shrink", "borrow", "empty_step"}
 
 
 # ------------------------------------------------------------------------------------------- mutants of the barrier
@@ -171,6 +182,20 @@ def test_a_gate_that_is_not_waited_for_is_found(monkeypatch: pytest.MonkeyPatch)
     name, message = failure_of("commit")
     assert name == "refinement"
     assert "does not enable pass_gate" in message
+
+
+def test_a_spare_that_keeps_its_place_in_the_pool_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A spare admitted and still in the pool: two owners, in memory at once and then in the files."""
+    monkeypatch.setattr(SparePool, "take", lambda pool, cut: pool.next)
+    name, message = failure_of("spares")
+    assert name == "refinement"
+    assert "disagree about spares" in message
+
+
+def test_a_pool_that_is_not_saved_is_found_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pool_not_saved`, put into the library: the save after the first step leaves the spare to nobody."""
+    monkeypatch.setattr(SparePool, "snapshot", lambda pool, cut: ())
+    assert failure_of("drain")[0] == "one_owner_on_disk"
 
 
 def test_a_finished_step_without_its_event_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

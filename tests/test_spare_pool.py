@@ -33,7 +33,7 @@ async def test_a_diverted_batch_is_taken_in_its_order_with_its_prompts() -> None
     assert pool.next is None
 
 
-async def test_payloads_are_copied() -> None:
+async def test_case_A24_payloads_of_spares_are_copied() -> None:
     """A prompt that is no row of a dataset is kept as it was diverted (case A24)."""
     barrier, pool = CheckpointBarrier(), SparePool()
     payload = {"text": "as it was"}

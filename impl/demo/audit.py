@@ -85,7 +85,9 @@ def audit(checkpoints: Path, log: Path) -> Audit:
     ledger: Any = reader.read_json("ledger.json")
     buffer: Any = reader.read_json("buffer.json")
     lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
-    return balance(loader["state"], trainer["accounts"], [*ledger["entries"], *buffer["slots"]], read_lineage(lines))
+    spares: Any = reader.read_json("spares.json")
+    living = [*ledger["entries"], *buffer["slots"], *spares["spares"]]
+    return balance(loader["state"], trainer["accounts"], living, read_lineage(lines))
 
 
 def balance(loader: Any, accounts: Any, living: Iterable[Any], lineage: Lineage) -> Audit:

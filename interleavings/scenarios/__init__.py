@@ -9,9 +9,18 @@ from ..follower import Coverage
 from ..subject import Subject
 from . import barrier as _barrier
 from . import commit as _commit
+from . import samplers as _samplers
+from . import spares as _spares
 from .scenario import Scenario
 
-SCENARIOS: dict[str, Scenario] = {s.name: s for s in (_barrier.BARRIER, _barrier.QUEUE, _commit.SCENARIO)}
+SCENARIOS: dict[str, Scenario] = {
+    scenario.name: scenario
+    for scenario in (
+        *(_barrier.BARRIER, _barrier.QUEUE, _commit.SCENARIO, _spares.SPARES, _spares.BORROW),
+        _spares.DRAIN,
+        *(_samplers.BY_WEIGHT, _samplers.FIRST_READY, _samplers.IN_A_WINDOW),
+    )
+}
 
 
 class UnknownScenario(KeyError):
@@ -38,3 +47,33 @@ def run_queue() -> Subject:
 def run_commit() -> Subject:
     """A fresh run of the scenario `commit`, for a generated pytest."""
     return _commit.SCENARIO.program_of(Coverage())
+
+
+def run_spares() -> Subject:
+    """A fresh run of the scenario `spares`, for a generated pytest."""
+    return _spares.SPARES.program_of(Coverage())
+
+
+def run_borrow() -> Subject:
+    """A fresh run of the scenario `borrow`, for a generated pytest."""
+    return _spares.BORROW.program_of(Coverage())
+
+
+def run_drain() -> Subject:
+    """A fresh run of the scenario `drain`, for a generated pytest."""
+    return _spares.DRAIN.program_of(Coverage())
+
+
+def run_weight_fifo() -> Subject:
+    """A fresh run of the scenario `weight_fifo`, for a generated pytest."""
+    return _samplers.BY_WEIGHT.program_of(Coverage())
+
+
+def run_ready_first() -> Subject:
+    """A fresh run of the scenario `ready_first`, for a generated pytest."""
+    return _samplers.FIRST_READY.program_of(Coverage())
+
+
+def run_windowed() -> Subject:
+    """A fresh run of the scenario `windowed`, for a generated pytest."""
+    return _samplers.IN_A_WINDOW.program_of(Coverage())

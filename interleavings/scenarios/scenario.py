@@ -31,6 +31,8 @@ class Scenario:
     claims: tuple[str, ...]
     """What holds when no schedule fails: the properties that the scenario can break."""
     pinned: Pinned | None = None
+    quick: bool = True
+    """Whether `make check` searches it at its default scope; the others take longer."""
 
     def actions(self) -> list[str]:
         """The actions that the machine has in this scope."""
