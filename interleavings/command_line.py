@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ from .trace import Trace, read_document
 HOLDS, FAILS, WRONG_USE, OPEN = 0, 1, 2, 3
 EXIT_STATUS = {"holds": HOLDS, "fails": FAILS, "bounded": OPEN, "inconclusive": OPEN}
 EXAMPLES = """examples:
-  python -m interleavings check                      every scenario
+  python -m interleavings check                      every scenario; --quick: what make check runs
   python -m interleavings check barrier --cancels 2
   python -m interleavings replay TRACE.json          walk a counterexample again
   python -m interleavings emit TRACE.json -o test_x.py
@@ -75,6 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     chosen = _parser().parse_args(arguments)
     console = Console(highlight=False, soft_wrap=True)
+    # A scenario in which groups fail warns of it in each of its thousands of runs; where nobody has set up logging,
+    # that would go to the screen.
+    logging.getLogger("cleancut").addHandler(logging.NullHandler())
     try:
         if chosen.command == "list":
             return _list(console)
