@@ -13,7 +13,6 @@ from typing import NoReturn
 
 WRONG_USE = 2
 INTERRUPTED = 130
-NOT_BUILT = {"watch": "the saves of a run as they come"}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -26,6 +25,16 @@ def _count(text: str) -> int:
     if not text.isdecimal() or int(text) > 50:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 50")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.01 <= value <= 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 0.01 to a million")
+    return value
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -43,9 +52,10 @@ def _parser() -> argparse.ArgumentParser:
     for command in (fsck, inspect):
         command.add_argument("directory", type=Path, metavar="DIR", help="where a run keeps its checkpoints")
         command.add_argument("--json", metavar="FILE", nargs="?", const="-", help="also as JSON (no FILE: only JSON)")
-    for name, does in NOT_BUILT.items():
-        command = commands.add_parser(name, help=f"{does} (not built yet)")
-        command.add_argument("directory", type=Path, metavar="DIR")
+    watch = commands.add_parser("watch", help="the saves of a run as they come, until Ctrl-C; a line each when piped")
+    watch.add_argument("directory", type=Path, metavar="DIR", help="where a run keeps its checkpoints, or will")
+    watch.add_argument("--interval", type=_seconds, default=1.0, metavar="S", help="seconds between two looks (1)")
+    watch.add_argument("--seconds", type=_seconds, metavar="S", help="end after so long, instead of by Ctrl-C")
     return parser
 
 
@@ -69,17 +79,27 @@ def _look_into(chosen: argparse.Namespace) -> int:
         return INTERRUPTED
 
 
+def _watch(chosen: argparse.Namespace) -> int:
+    """Run `watch`, which needs no torch either."""
+    from rich.console import Console
+
+    from .errors import UsageError
+    from .inspection.watch import run_watch
+
+    try:
+        return run_watch(chosen.directory, Console(), chosen.interval, chosen.seconds)
+    except (UsageError, OSError) as error:
+        return _refuse(str(error))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit status."""
     chosen = _parser().parse_args(arguments)
     directory: Path | None = chosen.directory
     if chosen.command in ("fsck", "inspect"):
         return _look_into(chosen)
-    if chosen.command != "demo":
-        assert directory is not None
-        if not directory.is_dir():
-            return _refuse(f"{directory} is not a directory; give the directory of a run's checkpoints")
-        return _refuse(f"{chosen.command} is not built yet; it will show {NOT_BUILT[chosen.command]}")
+    if chosen.command == "watch":
+        return _watch(chosen)
     if directory is not None and directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         return _refuse(f"{directory} is not an empty directory; the demo begins a new run, give it a new one")
     try:

@@ -42,6 +42,7 @@ FOREIGN = (
     ("impl/*", {"msgspec"}, ANYWHERE, "strict JSON is its one dependency"),
     ("*/__main__.py", {"rich"}, ANYWHERE, "command lines print tables"),
     ("*/command_line.py", {"rich"}, ANYWHERE, "command lines print tables"),
+    ("impl/inspection/watch.py", {"rich"}, ANYWHERE, "a live table on a terminal; imported by the command line alone"),
     ("spec/counterexample.py", {"rich"}, ANYWHERE, "prints a trace as a numbered table"),
     ("cleancut/check.py", {"rich"}, ANYWHERE, "the command line of `make check`"),
     ("impl/barrier/trio_*.py", {"trio"}, ANYWHERE, "adapt the barrier to trio; only `impl.trio` imports them"),

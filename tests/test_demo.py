@@ -290,7 +290,6 @@ def test_a_generation_repeats_from_its_key() -> None:
         (["demo", "--directory", "{occupied}"], "is not an empty directory"),
         (["fsck", "{occupied}"], "holds no checkpoints and no sign of a run that saves"),
         (["inspect", "{occupied}"], "holds no checkpoints and no sign of a run that saves"),
-        (["watch", "{occupied}"], "watch is not built yet"),
         (["fsck", "{missing}"], "missing is not a directory"),
         (["inspect", "{missing}"], "missing is not a directory"),
         (["watch", "{missing}"], "missing is not a directory"),

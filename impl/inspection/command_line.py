@@ -22,6 +22,7 @@ from rich.table import Table
 from ..errors import CleancutError, UsageError
 from ..store.posix_files import PosixFiles
 from .examine import Examined
+from .in_words import age_in_words, size_in_words
 from .ownership import Keys
 from .probe import probe
 from .survey import Survey, lineage, survey
@@ -271,24 +272,3 @@ def _checkpoint(each: Examined, found: Survey, contents: bool) -> dict[str, Any]
 
 def _keys(keys: Keys) -> dict[str, Any]:
     return {"count": keys.count, "examples": [{"key": list(key), "about": about} for key, about in keys.examples]}
-
-
-def size_in_words(size: int) -> str:
-    """Bytes as a person reads them, in powers of 1024."""
-    value, unit = float(size), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if value < 1024:
-            break
-        value, unit = value / 1024, larger
-    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-
-
-def age_in_words(written: float | None, now: float) -> str:
-    """How long ago, in one unit."""
-    if written is None:
-        return "?"
-    seconds = max(0.0, now - written)
-    for length, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s"
