@@ -1,4 +1,4 @@
-"""The scenarios: programs over the real `impl`, each followed by a machine of `spec` at every step.
+"""The scenarios: programs over the real `impl`, followed by a machine of `spec` at every step where one speaks of them.
 
 Importing this package imports `impl` and `spec`; the explorer itself does not need it.
 """
@@ -9,9 +9,12 @@ from ..follower import Coverage
 from ..subject import Subject
 from . import barrier as _barrier
 from . import commit as _commit
+from . import device as _device
 from .scenario import Scenario
 
-SCENARIOS: dict[str, Scenario] = {s.name: s for s in (_barrier.BARRIER, _barrier.QUEUE, _commit.SCENARIO)}
+SCENARIOS: dict[str, Scenario] = {
+    s.name: s for s in (_barrier.BARRIER, _barrier.QUEUE, _commit.SCENARIO, _device.SCENARIO)
+}
 
 
 class UnknownScenario(KeyError):
@@ -38,3 +41,8 @@ def run_queue() -> Subject:
 def run_commit() -> Subject:
     """A fresh run of the scenario `commit`, for a generated pytest."""
     return _commit.program_of(Coverage())
+
+
+def run_device() -> Subject:
+    """A fresh run of the scenario `device`, for a generated pytest."""
+    return _device.program_of(Coverage())
