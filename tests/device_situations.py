@@ -23,17 +23,18 @@ class KnownState(BaseException):
 class Choices:
     """The choices of one run: first those it is told to make, then the first of each."""
 
-    def __init__(self, beginning: list[int], known: set[Hashable]) -> None:
+    def __init__(self, beginning: list[int], known: set[Hashable], *, prune: bool) -> None:
         self.taken: list[int] = []
         self.widths: list[int] = []
         self._beginning = beginning
         self._known = known
+        self._prune = prune
 
     def choose(self, width: int, state: Hashable) -> int:
         """A number below `width`. Raises KnownState where another run came to the same state by other choices."""
         place = len(self.taken)
         if place >= len(self._beginning):
-            if state in self._known:
+            if self._prune and state in self._known:
                 raise KnownState
             self._known.add(state)
         self.taken.append(self._beginning[place] if place < len(self._beginning) else 0)
@@ -114,16 +115,16 @@ class Saving:
             self.plane.release(capture)
 
 
-def every_order(program: Callable[[Choices], Coroutine[Any, Any, None]]) -> int:
+def every_order(program: Callable[[Choices], Coroutine[Any, Any, None]], *, prune: bool = True) -> int:
     """Run a program until each choice was made in every state that it can come to; return how many states there are.
 
-    The program is the same for the same choices.
+    The program is the same for the same choices. Without `prune` every order of choices is taken, states or not.
     """
     beginning: list[int] = []
     known: set[Hashable] = set()
     with asyncio.Runner() as runner:
         while True:
-            choices = Choices(beginning, known)
+            choices = Choices(beginning, known, prune=prune)
             with suppress(KnownState):
                 runner.run(program(choices))
             taken, widths = choices.taken, choices.widths
