@@ -226,23 +226,37 @@ def test_control_without_the_tripwire_a_write_in_place_is_saved_unnoticed() -> N
 # ---------------------------------------------------------------------------------------------- other ways of a row
 
 
-def test_rows_taken_to_another_stream_are_not_given_away_while_it_reads_them() -> None:
+async def trained_elsewhere(saving: Saving) -> Outcome:
+    """A trainer's stream reads a row whose group is cleared meanwhile; what it makes of it is saved."""
+    await saving.commit(1, {"x": saving.produce(1)})
+    with saving.device.on("trainer"):
+        rows = saving.plane.rows(1)
+        made = saving.device.duplicate(rows["x"])
+    saving.plane.clear(1)
+    del rows
+    other = saving.produce(9)
+    await saving.commit(2, {"x": made}, _event_of(saving, "trainer"))
+    saving.write(await saving.capture(2))
+    del other
+    return saving.files.values()
+
+
+def test_case_D03_rows_taken_to_another_stream_are_not_given_away_while_it_reads_them() -> None:
     """Case D03 of the trainer: `rows` tells the allocator which stream uses them, so a `clear` cannot recycle them."""
-
-    async def trained_elsewhere(saving: Saving) -> Outcome:
-        await saving.commit(1, {"x": saving.produce(1)})
-        with saving.device.on("trainer"):
-            rows = saving.plane.rows(1)
-            sums = saving.device.clone(None, rows["x"], ())
-        saving.plane.clear(1)
-        del rows
-        other = saving.produce(9)
-        await saving.commit(2, {"x": sums}, _event_of(saving, "trainer"))
-        saving.write(await saving.capture(2))
-        del other
-        return saving.files.values()
-
     assert outcomes(trained_elsewhere) == {(("2/x", (1,)),)}
+
+
+def test_control_when_the_allocator_is_not_told_the_trainer_reads_the_row_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Waiting for the producer is not enough."""
+    original = SimulatedDevice.hand_over
+
+    def hand_over(device: SimulatedDevice, where: Any, after: Any, tensors: Any) -> None:
+        original(device, where, after, ())
+
+    monkeypatch.setattr(SimulatedDevice, "hand_over", hand_over)
+    assert {(("2/x", (1,)),), (("2/x", (9,)),)} <= outcomes(trained_elsewhere)
 
 
 def _event_of(saving: Saving, stream: str) -> Any:

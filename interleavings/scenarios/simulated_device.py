@@ -130,7 +130,15 @@ class SimulatedDevice:
         tensor.reshape(-1)[:0].zero_()
         data = bytes([value]) * tensor.nbytes
         self._launch(Operation(self.current, "write", self._offset(tensor), data))
+        self._asked()
         return tensor
+
+    def duplicate(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A kernel that copies a tensor into a new one, on the current stream, and tells the allocator nothing."""
+        made = self.empty(*tensor.shape, dtype=tensor.dtype)
+        self._launch(Operation(self.current, "clone", self._offset(made), source=self._region(tensor)))
+        self._asked()
+        return made
 
     @contextmanager
     def on(self, stream: str) -> Iterator[None]:
@@ -167,9 +175,7 @@ class SimulatedDevice:
 
     def clone(self, where: Any, tensor: torch.Tensor, after: Iterable[Event]) -> torch.Tensor:
         self.hand_over(where, after, (tensor,))
-        made = self.empty(*tensor.shape, dtype=tensor.dtype)
-        self._launch(Operation(self.current, "clone", self._offset(made), source=self._region(tensor)))
-        return made
+        return self.duplicate(tensor)
 
     def copy(self, where: Any, pairs: Iterable[tuple[torch.Tensor, torch.Tensor]], after: Iterable[Event]) -> Event:
         self._asked()
