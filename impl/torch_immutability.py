@@ -23,8 +23,9 @@ def version_of(tensor: torch.Tensor) -> int | None:
 def is_tracked(tensor: torch.Tensor) -> bool:
     """Whether all ordinary writes are counted: the tensor has a counter and torch alone owns its memory.
 
-    Memory that came from numpy, dlpack, a buffer or a mapped file cannot be resized by torch, and memory shared
-    between processes is written by others. Memory handed *out* (`numpy()`, `to_dlpack`) leaves no mark.
+    Memory that came from numpy, dlpack, a buffer or a mapped file cannot be resized by torch, nor can memory that was
+    handed to numpy before; and memory shared between processes is written by others. What is handed out later, or to
+    dlpack, cannot be told.
     """
     return not tensor.is_inference() and tensor.untyped_storage().resizable() and not tensor.is_shared()  # type: ignore[no-untyped-call]
 

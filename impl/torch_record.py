@@ -27,6 +27,8 @@ class Record:
     ready: tuple[Any, ...] = ()
     #: The same for rows on the host; only those in pinned memory need any.
     filled: tuple[Any, ...] = ()
+    #: How many of the tensors have a version counter that misses writers.
+    untracked: int = 0
 
     def only(self, fields: Iterable[str]) -> Record:
         """The same record with these of its fields."""

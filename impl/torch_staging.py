@@ -1,6 +1,6 @@
 """Committed rows on their way from an accelerator to files, by way of pinned memory.
 
-One file at a time is written while the next is copied. What makes it right, for each file:
+While a file is written the next ones are copied. What makes it right, for each file:
 
     begin    memory from the pool; the copies wait for the events of those who wrote the rows
     finish   the event behind the copies has come to pass; the rows are compared with their commit; only now are the
@@ -29,6 +29,9 @@ _log = logging.getLogger("cleancut.plane")
 
 #: Each tensor begins at a multiple of this in pinned memory: the widest element, and what copy engines like.
 _ALIGNMENT = 256
+#: Files that are being copied while one is written, where there is memory for so many: the copy engine never waits for
+#: the host to come back with more.
+_AHEAD = 2
 
 
 @dataclass(slots=True)
@@ -43,6 +46,11 @@ class Row:
     where: Where | None
     after: tuple[Any, ...]
     watched: Watched | None = None
+
+    @property
+    def room(self) -> int:
+        """The bytes it takes: in pinned memory if it is on an accelerator, else its own."""
+        return self.tensor.nbytes if self.where is None else _aligned(self.tensor.nbytes)
 
 
 @dataclass(slots=True)
@@ -71,7 +79,7 @@ class RowsFile:
 def staged_files(
     plans: Iterable[tuple[str, list[Row]]], device: Device, pool: PinnedPool
 ) -> Generator[RowsFile, None, None]:
-    """The files of `plans` in order, each with its rows on the host; the next one is being copied meanwhile.
+    """The files of `plans` in order, each with its rows on the host; the next ones are being copied meanwhile.
 
     Close it, or run it to its end: what was begun and not handed out is waited for and given back then. Raises
     CommittedTensorModified for a row that was changed since its commit.
@@ -80,13 +88,12 @@ def staged_files(
     try:
         for name, rows in plans:
             upcoming = _Begun(name, rows)
-            # Waiting for memory while a finished copy lies here would be for ever: whoever holds it waits for us.
-            if not upcoming.take_memory(pool, wait=not begun):
+            # Waiting for memory that lies here itself would be for ever.
+            while not upcoming.take_memory(pool, wait=not begun):
                 yield begun.popleft().finish()
-                upcoming.take_memory(pool, wait=True)
             begun.append(upcoming)
             upcoming.begin(device)
-            if len(begun) > 1:
+            if len(begun) > _AHEAD:
                 yield begun.popleft().finish()
         while begun:
             yield begun.popleft().finish()
@@ -108,7 +115,7 @@ class _Begun:
 
     def take_memory(self, pool: PinnedPool, *, wait: bool) -> bool:
         """Get memory for what lies on accelerators; False if there is none now."""
-        needed = sum(_aligned(row.tensor.nbytes) for row in self.rows if row.where is not None)
+        needed = sum(row.room for row in self.rows if row.where is not None)
         if not needed:
             return True
         self.lease = pool.take(needed) if wait else pool.take(needed, wait=False)
@@ -125,7 +132,7 @@ class _Begun:
                 continue
             assert self.lease is not None or not row.tensor.nbytes
             memory = self.lease.memory[used : used + row.tensor.nbytes] if self.lease else torch.empty(0).byte()
-            used += _aligned(row.tensor.nbytes)
+            used += row.room
             if row.tensor.nbytes:
                 pairs.setdefault(row.where, []).append((row.tensor, memory))
                 after.setdefault(row.where, {}).update((id(event), event) for event in row.after)

@@ -67,8 +67,8 @@ class HostFiles:
 class Saving:
     """A plane over a simulated device, with one method for each thing that happens around a save."""
 
-    def __init__(self, choices: Choices | None = None, *, verify: Any = "off", blocks: int = 4) -> None:
-        self.device = SimulatedDevice(blocks)
+    def __init__(self, choices: Choices | None = None, *, verify: Any = "off", block_bytes: int = 16) -> None:
+        self.device = SimulatedDevice(4, block_bytes)
         self.barrier = CheckpointBarrier()
         self.plane = TensorPlane(verify=verify, accelerator=self.device, staging_bytes=STAGING, bytes_per_file=BYTES)
         self.files = HostFiles(self._let_happen)

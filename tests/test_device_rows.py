@@ -390,3 +390,14 @@ async def test_pinned_memory_is_kept_from_save_to_save() -> None:
     assert statistics["staging_allocations"] == 2
     assert statistics["staging_peak"] == 512
     assert statistics["staging_kept"] == 512
+
+
+async def test_a_row_larger_than_the_whole_pool_is_saved_after_those_before_it() -> None:
+    """It needs the pool for itself; what is being copied is written first, or it would wait for ever."""
+    saving = Saving(block_bytes=1024)
+    for group, length in ((1, 8), (2, 8), (3, 1000), (4, 8)):
+        await saving.commit(group, {"x": saving.device.fill(saving.device.empty(length), group)})
+    saving.write(await saving.capture(1, 2, 3, 4))
+    assert saving.files.values() == (*THREE, ("4/x", (4,)))
+    statistics = saving.plane.statistics()
+    assert (statistics["staging_oversized"], statistics["staging_peak"], statistics["staging_in_use"]) == (1, 1024, 0)
