@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     )
     from .loader_protocol import Loader
     from .permits import Permit
-    from .plane import DataPlane
+    from .plane import DataPlane, RowsBehind
     from .samplers import InOrderSampler, Sampler, TransactionalSampler, WindowedSampler
     from .slots import BufferSnapshot, Claim, Slot
     from .tensor_plane import TensorPlane
@@ -93,6 +93,7 @@ _LOADED_AT_FIRST_USE = {
     "Loader": "loader_protocol",
     "Permit": "permits",
     "DataPlane": "plane",
+    "RowsBehind": "plane",
     "InOrderSampler": "samplers",
     "Sampler": "samplers",
     "TransactionalSampler": "samplers",
@@ -161,6 +162,7 @@ __all__ = [
     "ReplayBuffer",
     "Restored",
     "RestoredFrom",
+    "RowsBehind",
     "RunReport",
     "RunStalled",
     "Sampler",

@@ -27,6 +27,19 @@ if TYPE_CHECKING:
 #: One group's payload: field name → tensor (whatever the plane takes for a tensor).
 Rows = Mapping[str, Any]
 
+
+class RowsBehind(dict[str, Any]):
+    """Rows that hold their values behind an event: what `generate` returns when it uses a stream of its own.
+
+    `ready` is what `ReplayBuffer.commit` takes under that name. Without it an event is recorded on the current stream
+    of the thread that commits, which knows nothing of other streams.
+    """
+
+    def __init__(self, rows: Rows, ready: Any) -> None:
+        super().__init__(rows)
+        self.ready = ready
+
+
 CaptureMode = Literal["references", "blocking"]
 
 

@@ -26,7 +26,7 @@ import torch
 from .device import Device
 from .errors import CheckpointCorrupt, InvariantViolated, UsageError
 from .pinned_pool import PinnedPool
-from .plane import CaptureMode, Rows, RowsReader, RowsWriter
+from .plane import CaptureMode, Rows, RowsBehind, RowsReader, RowsWriter
 from .torch_cuda_device import CudaDevice
 from .torch_immutability import digest_of, is_tracked, version_of
 from .torch_readiness import events_behind, hand_over, is_small_view, nbytes, owned
@@ -130,7 +130,8 @@ class TensorPlane:
     async def stage(self, group: GroupId, rows: Rows, ready: Any = None) -> Record:
         """Check, detach and, where `verify` asks for it, digest the rows. Outside any slot; no index names them yet.
 
-        `ready` is the event that `commit` will be given, if any: a digest is taken behind it.
+        `ready` is the event that `commit` will be given, if any: a digest is taken behind it. `RowsBehind` brings it
+        along, and `commit` need not be given it again.
         """
         if not isinstance(rows, Mapping) or not rows:
             raise UsageError(
@@ -138,6 +139,8 @@ class TensorPlane:
                 "field name to a tensor."
             )
         tensors = {field: _checked(field, tensor) for field, tensor in rows.items()}
+        if ready is None and isinstance(rows, RowsBehind):
+            ready = rows.ready
         if ready is not None:
             self._accelerator.check_ready(ready)
         for field, tensor in tensors.items():

@@ -15,7 +15,8 @@ import torch
 from device_situations import BYTES, Choices, Saving, every_order
 
 from impl.errors import CommittedTensorModified
-from impl.torch_staging import RowsFile, _Begun
+from impl.plane import RowsBehind
+from impl.torch_staging import RowsFile, _Begun, staged_files
 from interleavings.scenarios.simulated_device import COPIES, SimulatedDevice
 
 #: What a program saw: the bytes of each saved row, or the error of the save.
@@ -190,8 +191,6 @@ def test_control_with_memory_given_back_before_the_file_is_written(monkeypatch: 
         return file
 
     async def two_at_a_time(saving: Saving) -> Outcome:
-        from impl.torch_staging import staged_files
-
         for group in (1, 2, 3):
             await saving.commit(group, {"x": saving.produce(group)})
         capture = await saving.capture(1, 2, 3)
@@ -298,6 +297,34 @@ def test_a_digest_is_taken_behind_the_event_it_was_staged_with() -> None:
         return saving.files.values(), saving.plane.statistics()["undigested"]
 
     assert outcomes(digested, verify="digest") == {((("1/x", (1,)),), 0)}
+
+
+def test_rows_that_bring_their_event_along_need_none_at_the_commit() -> None:
+    """What a controller commits is whatever `generate` returned: this is how it says which stream it used."""
+
+    async def brought(saving: Saving) -> Outcome:
+        row = saving.device.empty(BYTES)
+        with saving.device.on("side"):
+            saving.device.fill(row, 1)
+            rows = RowsBehind({"x": row}, saving.device.record(None))
+        await saving.commit(1, rows)
+        saving.write(await saving.capture(1))
+        return saving.files.values()
+
+    assert outcomes(brought, verify="digest") == {(("1/x", (1,)),)}
+
+
+async def test_memory_of_files_that_nobody_got_to_is_given_back() -> None:
+    """Where several are written at a time and one fails, others have been handed out and are never begun."""
+    saving = Saving()
+    for group in (1, 2):
+        await saving.commit(group, {"x": saving.produce(group)})
+    files = staged_files(saving.plane._files(await saving.capture(1, 2), {}), saving.device, saving.plane._pool)
+    first, _ = next(files), next(files)
+    first.give_back()
+    assert saving.plane.statistics()["staging_in_use"] == 256
+    files.close()
+    assert saving.plane.statistics()["staging_in_use"] == 0
 
 
 def test_a_digest_taken_without_the_event_of_the_commit_is_not_used_and_counted() -> None:
