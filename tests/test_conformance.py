@@ -170,7 +170,7 @@ def test_an_unreadable_trace_gets_one_clear_line_and_status_2(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["check", "nonesuch"], "no scenario 'nonesuch'; there are: barrier, queue, commit"),
+        (["check", "nonesuch"], "no scenario 'nonesuch'; there are: barrier, queue, commit, device"),
         (["check", "barrier", "--crashes", "1"], "--crashes is not built yet"),
         (["check", "barrier", "--workers", "4"], "not built yet"),
         (["check", "barrier", "--ray", "local"], "--ray is not built yet"),

@@ -38,8 +38,8 @@ def failure_of(result: Result) -> str:
     return result.failure.message
 
 
-def test_cases_D01_D02_D03_in_every_schedule_the_checkpoint_holds_the_rows_of_the_cut() -> None:
-    """Complete, over every moment at which a kernel runs, the save is written and the device becomes quick."""
+def test_in_every_schedule_the_checkpoint_holds_the_rows_of_the_cut() -> None:
+    """Cases D01, D02, D03: complete, whenever a kernel runs, the save is written and the device becomes quick."""
     explored().assert_holds()
 
 

@@ -18,7 +18,6 @@ from impl.buffer import ReplayBuffer
 from impl.checkpointer import Checkpointer
 from impl.ledger import Ledger
 from impl.loader import PromptLoader
-from impl.pinned_pool import PinnedPool
 from impl.samplers import InOrderSampler
 from impl.slots import Claim
 from impl.store.checkpoint_store import CheckpointStore
@@ -144,12 +143,8 @@ def register_device() -> None:
         blocks = simulated.free, simulated.fresh, simulated.held, {o: sorted(s) for o, s in simulated.users.items()}
         return bytes(simulated.arena), queues, blocks, simulated.current, simulated.ahead
 
-    def pool(pinned: PinnedPool) -> tuple[Any, ...]:
-        return pinned._in_use, pinned._free
-
     register_walker(Operation, operation)
     register_walker(SimulatedDevice, device)
-    register_walker(PinnedPool, pool)
 
 
 def program_of(coverage: Coverage) -> Subject:
