@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     )
     from .loader_protocol import Loader
     from .permits import Permit
-    from .plane import DataPlane
+    from .plane import DataPlane, RowsBehind
     from .samplers import (
         InOrderSampler,
         ReadyFirstSampler,
@@ -101,6 +101,7 @@ _LOADED_AT_FIRST_USE = {
     "Loader": "loader_protocol",
     "Permit": "permits",
     "DataPlane": "plane",
+    "RowsBehind": "plane",
     "InOrderSampler": "samplers",
     "ReadyFirstSampler": "samplers",
     "Sampler": "samplers",
@@ -174,6 +175,7 @@ __all__ = [
     "ReplayBuffer",
     "Restored",
     "RestoredFrom",
+    "RowsBehind",
     "RunReport",
     "RunStalled",
     "Sampler",

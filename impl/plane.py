@@ -17,7 +17,7 @@ capture. A plane that cannot hold on to references (it writes inside the window)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -26,6 +26,19 @@ if TYPE_CHECKING:
 
 #: One group's payload: field name → tensor (whatever the plane takes for a tensor).
 Rows = Mapping[str, Any]
+
+
+class RowsBehind(dict[str, Any]):
+    """Rows that hold their values behind an event: what `generate` returns when it uses a stream of its own.
+
+    `ready` is what `ReplayBuffer.commit` takes under that name. Without it an event is recorded on the current stream
+    of the thread that commits, which knows nothing of other streams.
+    """
+
+    def __init__(self, rows: Rows, ready: Any) -> None:
+        super().__init__(rows)
+        self.ready = ready
+
 
 CaptureMode = Literal["references", "blocking"]
 
@@ -48,7 +61,11 @@ class RowsWriter(Protocol):
     """The part of the store's directory writer that a plane needs."""
 
     def write_tensors(self, name: str, tensors: Mapping[str, Any]) -> None: ...
-    def write_tensor_files(self, files: Iterable[tuple[str, Mapping[str, Any]]]) -> None: ...
+    def write_tensor_files(
+        self, files: Iterable[tuple[str, Mapping[str, Any]]], written: Callable[[str], None] | None = None
+    ) -> None:
+        """Write files, maybe several at a time; `written` is told of each as soon as it is durable, on any thread."""
+
     def write_json(self, name: str, document: Any) -> None: ...
 
 

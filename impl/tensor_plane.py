@@ -2,32 +2,44 @@
 
 A committed record is immutable by rule. The rule cannot be enforced on a tensor, so it is watched: the version counter
 of every tensor is compared when a checkpoint is written (a tripwire: it misses writes through numpy, dlpack and
-`.data`), and `verify` adds a digest taken when the rows are staged and compared when they are written. Tensors whose
-counter cannot be read (inference tensors) are counted as `unchecked`.
+`.data`), and `verify` adds a digest taken when the rows are staged and compared when they are written. What neither of
+the two watches over is counted as `unchecked` (`torch_immutability`).
 
-A view that keeps more than twice its own bytes alive is cloned when it is staged; otherwise a small slice of a large
-batch would hold the whole batch in memory and, worse, in the checkpoint.
+A view that keeps more than twice its own bytes alive is cloned: on the host when it is staged, on a device when it is
+committed. Otherwise a small slice of a large batch would hold the whole batch in memory and, worse, in the checkpoint.
+
+Rows on a device are written behind the event of whoever produced them, and stay referred to until their copy is done
+(`torch_staging`, `device`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 
-from .errors import CheckpointCorrupt, CommittedTensorModified, InvariantViolated, UsageError
-from .plane import CaptureMode, Rows, RowsReader, RowsWriter
-from .store.tensor_format import QUANTISED, as_bits, row_major
+from .device import Device
+from .errors import CheckpointCorrupt, InvariantViolated, UsageError
+from .pinned_pool import PinnedPool
+from .plane import CaptureMode, Rows, RowsBehind, RowsReader, RowsWriter
+from .store.tensor_format import QUANTISED
+from .torch_cuda_device import CudaDevice
+from .torch_immutability import digest_of, is_tracked, version_of
+from .torch_readiness import cloned, events_behind, hand_over, is_small_view, nbytes, owned
+from .torch_record import Record, TensorCapture
+from .torch_staging import Row, RowsFile, staged_files
 
 if TYPE_CHECKING:
     from .barrier import Cut
     from .keys import GroupId
+
+__all__ = ["Record", "TensorCapture", "TensorPlane", "Verify"]
 
 Verify = Literal["off", "sampled", "digest"]
 
@@ -39,35 +51,10 @@ SAMPLED_ONE_IN = 16
 _DIGEST_INLINE_BYTES = 1 << 20
 #: Rows are split over files of about this size: a restore has a few of them in memory beside the rows themselves.
 _BYTES_PER_FILE = 64 << 20
+#: Pinned memory for copies from devices: room for files being written and the next being copied.
+STAGING_BYTES = 256 << 20
 _LONGEST_FIELD = 900
 _INDEX = "rows.json"
-
-
-@dataclass(frozen=True)
-class Record:
-    """One group's rows as they were committed. Never changed; a change is another record."""
-
-    group: GroupId
-    tensors: Mapping[str, torch.Tensor]
-    versions: Mapping[str, int | None]
-    digests: Mapping[str, str] | None = None
-    ready: tuple[Any, ...] = ()
-
-
-@dataclass
-class TensorCapture:
-    """The records of one cut, by reference."""
-
-    records: dict[GroupId, Record]
-    groups: tuple[GroupId, ...]
-
-    def drop(self) -> None:
-        self.records = {}
-
-
-def nbytes(tensor: torch.Tensor) -> int:
-    """The bytes a tensor's own elements take."""
-    return tensor.numel() * tensor.element_size()
 
 
 def _checked(field: str, tensor: object) -> torch.Tensor:
@@ -98,39 +85,15 @@ def _checked(field: str, tensor: object) -> torch.Tensor:
             f"rows['{field}'] {reason}. Only dense, plain tensors can be kept; store dense parts (such as values and "
             "indices, or values and offsets) in fields of their own."
         )
-    plain = tensor.detach()
-    if plain.untyped_storage().nbytes() > 2 * nbytes(plain):
-        # By way of integers: some types can be viewed and not be copied.
-        plain = as_bits(plain).clone().view(plain.dtype)
-    return plain
-
-
-def _version(tensor: torch.Tensor) -> int | None:
-    return None if tensor.is_inference() else tensor._version
-
-
-def _digest(tensor: torch.Tensor) -> str:
-    digest = hashlib.sha256(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-    digest.update(row_major(tensor))
-    return digest.hexdigest()
-
-
-def _events_now(tensors: Iterable[torch.Tensor]) -> tuple[Any, ...]:
-    """One event for each CUDA device the tensors are on, recorded on this thread's current stream."""
-    devices = {tensor.device: None for tensor in tensors if tensor.is_cuda}
-    events = []
-    for device in devices:
-        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        event.record(torch.cuda.current_stream(device))
-        events.append(event)
-    return tuple(events)
+    return tensor.detach()
 
 
 class TensorPlane:
     """Keeps each group's rows as plain torch tensors, in this process.
 
     `verify` is "off", "sampled" (one group in sixteen) or "digest" (every group). `device` is where restored rows go;
-    committed rows stay where they are.
+    committed rows stay where they are. `staging_bytes` bounds the pinned memory that rows on devices are saved through.
+    `accelerator` replaces CUDA, `bytes_per_file` the size of the files that rows are split over.
     """
 
     capture_mode: ClassVar[CaptureMode] = "references"
@@ -138,14 +101,26 @@ class TensorPlane:
     # Invariant: an index of immutable records, so that `dict.copy()` is a snapshot.
     _records: dict[GroupId, Record]
 
-    def __init__(self, *, verify: Verify = "sampled", device: str | torch.device = "cpu") -> None:
+    def __init__(
+        self,
+        *,
+        verify: Verify = "sampled",
+        device: str | torch.device = "cpu",
+        staging_bytes: int = STAGING_BYTES,
+        accelerator: Device | None = None,
+        bytes_per_file: int | None = None,
+    ) -> None:
         self.verify: Verify
         self.set_verification(verify)
-        self.device = torch.device(device)
+        self.device = _there(device)
+        self._accelerator: Device = CudaDevice() if accelerator is None else accelerator
+        self._pool = PinnedPool(self._accelerator.host_buffer, staging_bytes)
+        self._bytes_per_file = bytes_per_file
         self._records = {}
         self._open_captures = 0
         self._cloned_views = 0
         self._unchecked = 0
+        self._undigested = 0
         self._expanded = 0
 
     def set_verification(self, mode: Verify) -> None:
@@ -159,23 +134,37 @@ class TensorPlane:
 
     # -- commit ---------------------------------------------------------------------------------------------------
 
-    async def stage(self, group: GroupId, rows: Rows) -> Record:
-        """Check, detach and, where `verify` asks for it, digest the rows. Outside any slot; no index names them yet."""
+    async def stage(self, group: GroupId, rows: Rows, ready: Any = None) -> Record:
+        """Check, detach and, where `verify` asks for it, digest the rows. Outside any slot; no index names them yet.
+
+        `ready` is the event that `commit` will be given, if any: a digest is taken behind it. `RowsBehind` brings it
+        along, and `commit` need not be given it again.
+        """
         if not isinstance(rows, Mapping) or not rows:
             raise UsageError(
                 f"rows of group {group}: {type(rows).__name__} given; a group's rows are a mapping of at least one "
                 "field name to a tensor."
             )
         tensors = {field: _checked(field, tensor) for field, tensor in rows.items()}
-        self._cloned_views += sum(
-            tensor.untyped_storage().data_ptr() != rows[field].untyped_storage().data_ptr()
-            for field, tensor in tensors.items()
-        )
+        if ready is None and isinstance(rows, RowsBehind):
+            ready = rows.ready
+        if ready is not None:
+            self._accelerator.check_ready(ready)
+        for field, tensor in tensors.items():
+            if is_small_view(tensor):
+                self._cloned_views += 1
+                # One on a device is cloned by `commit`, which knows behind what.
+                if self._accelerator.where(tensor) is None:
+                    tensors[field] = cloned(tensor)
         self._note_expanded(group, tensors)
-        versions = {field: _version(tensor) for field, tensor in tensors.items()}
-        self._unchecked += sum(version is None for version in versions.values())
-        digests = await self._digests(group, tensors)
-        return Record(group, MappingProxyType(tensors), MappingProxyType(versions), digests)
+        versions = {field: version_of(tensor) for field, tensor in tensors.items()}
+        # Before the digest, which reads the memory by way of numpy and so leaves the same mark.
+        untracked = sum(not is_tracked(tensor) for tensor in tensors.values())
+        behind = () if ready is None else (ready,)
+        digests = await self._digests(group, tensors, behind)
+        return Record(
+            group, MappingProxyType(tensors), MappingProxyType(versions), digests, behind, untracked=untracked
+        )
 
     def _note_expanded(self, group: GroupId, tensors: Mapping[str, torch.Tensor]) -> None:
         """Count rows that repeat their memory (`expand`): a checkpoint holds them written out. Said once."""
@@ -189,17 +178,24 @@ class TensorPlane:
             )  # fmt: skip
         self._expanded += len(larger)
 
-    async def _digests(self, group: GroupId, tensors: Mapping[str, torch.Tensor]) -> Mapping[str, str] | None:
+    async def _digests(
+        self, group: GroupId, tensors: Mapping[str, torch.Tensor], behind: tuple[Any, ...]
+    ) -> Mapping[str, str] | None:
         if not self._wants_digest(group):
             return None
-        events = _events_now(tensors.values())
+        ready, filled = events_behind(self._accelerator, tensors, behind)
 
         def digest_all() -> dict[str, str]:
-            for event in events:
-                event.synchronize()
-            return {field: _digest(tensor) for field, tensor in tensors.items()}
+            rows = [Row(field, tensor, self._accelerator.where(tensor), ()) for field, tensor in tensors.items()]
+            for row in rows:
+                row.after = filled if row.where is None else ready
+            with closing(staged_files([("", rows)], self._accelerator, self._pool)) as files:
+                for file in files:
+                    with file:
+                        return {field: digest_of(tensor) for field, tensor in file.tensors.items()}
+            return {}
 
-        if not events and sum(nbytes(tensor) for tensor in tensors.values()) < _DIGEST_INLINE_BYTES:
+        if not ready and not filled and sum(nbytes(tensor) for tensor in tensors.values()) < _DIGEST_INLINE_BYTES:
             return MappingProxyType(digest_all())
         return MappingProxyType(await asyncio.get_running_loop().run_in_executor(None, digest_all))
 
@@ -216,20 +212,37 @@ class TensorPlane:
                 f"{', and it has rows already' if group in self._records else ''}. Each group is staged and committed "
                 "once, under its own id."
             )
-        events = (ready,) if ready is not None else _events_now(staged.tensors.values())
-        self._records[group] = Record(group, staged.tensors, staged.versions, staged.digests, events)
+        if ready is not None:
+            self._accelerator.check_ready(ready)
+        record = owned(self._accelerator, self._behind(staged, ready))
+        if record.digests is None:
+            self._unchecked += record.untracked
+        self._records[group] = record
+
+    def _behind(self, staged: Record, ready: Any) -> Record:
+        """The record with its events."""
+        given = staged.ready if ready is None else (ready,)
+        late = ready is not None and not any(event is ready for event in staged.ready)
+        digests = staged.digests
+        if late and digests is not None:
+            # Taken before the rows are known to have been complete. The tripwire stays.
+            self._undigested += 1
+            digests = None
+        on_device, on_host = events_behind(self._accelerator, staged.tensors, given)
+        return replace(staged, digests=digests, ready=on_device, filled=on_host)
 
     def rows(self, group: GroupId) -> Mapping[str, torch.Tensor]:
-        """A group's rows, safe to use on this thread's current stream."""
+        """A group's rows, safe to use on this thread's current stream, also after they were cleared."""
         record = self._records.get(group)
         if record is None:
             raise InvariantViolated(f"group {group} has no rows. It was cleared, or never committed.")
-        for event in record.ready:
-            event.wait()
+        hand_over(self._accelerator, record)
         return record.tensors
 
     def derive(self, rows: Rows, columns: Rows) -> Mapping[str, torch.Tensor]:
-        return MappingProxyType({**rows, **{field: _checked(field, tensor) for field, tensor in columns.items()}})
+        checked = {field: _checked(field, tensor) for field, tensor in columns.items()}
+        owned = {field: cloned(tensor) if is_small_view(tensor) else tensor for field, tensor in checked.items()}
+        return MappingProxyType({**rows, **owned})
 
     def groups(self) -> Iterable[GroupId]:
         return self._records.keys()
@@ -247,51 +260,64 @@ class TensorPlane:
         return TensorCapture(self._records.copy(), tuple(groups))
 
     def persist(self, capture: TensorCapture, writer: RowsWriter) -> None:
-        """Write the captured rows; on the writer thread. A record changed since its commit fails the save."""
+        """Write the captured rows; on the writer thread. A record changed since its commit fails the save.
+
+        Rows on devices are let go as they are copied, those on the host with the capture.
+        """
         fields: dict[str, list[str]] = {}
-        writer.write_tensor_files(self._files(capture, fields))
+        being_written: dict[str, RowsFile] = {}
+        with closing(staged_files(self._files(capture, fields), self._accelerator, self._pool)) as files:
+
+            def handed_out() -> Iterator[tuple[str, Mapping[str, torch.Tensor]]]:
+                for file in files:
+                    being_written[file.name] = file
+                    yield file.name, file.tensors
+
+            # Several at a time; the memory of each goes back as soon as that one is durable.
+            writer.write_tensor_files(handed_out(), lambda name: being_written.pop(name).give_back())
         writer.write_json(_INDEX, {"fields": fields})
         # After the writing, so that a change in the middle of it is seen as well as one before.
         for group in capture.groups:
-            self._check_unmodified(capture.records[group])
+            record = capture.records[group]
+            for field, tensor in record.tensors.items():
+                record.watched(field).check(tensor, tensor)
 
-    def _files(
-        self, capture: TensorCapture, fields: dict[str, list[str]]
-    ) -> Iterator[tuple[str, dict[str, torch.Tensor]]]:
-        """The captured rows in files of about equal size, each made when it is asked for; notes the fields of each."""
-        pending: dict[str, torch.Tensor] = {}
+    def _files(self, capture: TensorCapture, fields: dict[str, list[str]]) -> Iterator[tuple[str, list[Row]]]:
+        """The captured rows in files of about equal size; notes the fields of each group."""
+        missing = [group for group in capture.groups if group not in capture.records]
+        if missing:
+            raise InvariantViolated(
+                f"group {missing[0]} is ready in the buffer index and has no rows in the data plane. Index and plane "
+                "must change in one section."
+            )
+        capture.records = {group: capture.records[group] for group in capture.groups}
+        most = self._bytes_per_file or _BYTES_PER_FILE
+        pending: list[Row] = []
         pending_bytes = files = 0
         for group in capture.groups:
-            record = capture.records.get(group)
-            if record is None:
-                raise InvariantViolated(
-                    f"group {group} is ready in the buffer index and has no rows in the data plane. Index and plane "
-                    "must change in one section."
-                )
-            for event in record.ready:
-                event.synchronize()
-            fields[str(group)] = list(record.tensors)
-            for field, tensor in record.tensors.items():
-                if pending and pending_bytes + nbytes(tensor) > _BYTES_PER_FILE:
+            fields[str(group)] = list(capture.records[group].tensors)
+            for row in self._rows_of(capture, group):
+                if pending and pending_bytes + row.room > most:
                     yield f"rows-{files:03d}.safetensors", pending
-                    pending, pending_bytes, files = {}, 0, files + 1
-                pending[f"{group}/{field}"] = tensor
-                pending_bytes += nbytes(tensor)
+                    pending, pending_bytes, files = [], 0, files + 1
+                pending.append(row)
+                pending_bytes += row.room
         if pending:
             yield f"rows-{files:03d}.safetensors", pending
 
-    def _check_unmodified(self, record: Record) -> None:
+    def _rows_of(self, capture: TensorCapture, group: GroupId) -> list[Row]:
+        """A group's rows; of those on devices the capture lets go, since they are compared when they are copied."""
+        record = capture.records[group]
+        rows: list[Row] = []
         for field, tensor in record.tensors.items():
-            version = record.versions[field]
-            changed = version is not None and _version(tensor) != version
-            if not changed and record.digests is not None:
-                changed = _digest(tensor) != record.digests[field]
-            if changed:
-                raise CommittedTensorModified(
-                    f"group {record.group}, field '{field}': the tensor was changed in place after its commit. "
-                    "Committed rows are shared with the checkpoint being written. Train on a copy, or write derived "
-                    "columns with write_back, which makes a new record."
-                )
+            where = self._accelerator.where(tensor)
+            on_host = where is None
+            after = record.filled if on_host else record.ready
+            rows.append(Row(f"{group}/{field}", tensor, where, after, None if on_host else record.watched(field)))
+        capture.records[group] = record.only(
+            field for field, row in zip(record.tensors, rows, strict=True) if row.where is None
+        )
+        return rows
 
     def release(self, capture: TensorCapture) -> None:
         self._open_captures -= 1
@@ -305,15 +331,19 @@ class TensorPlane:
         records: dict[GroupId, Record] = {}
         for group in groups:
             try:
-                rows = {field: tensors[f"{group}/{field}"].to(self.device) for field in fields[str(group)]}
+                rows = {field: tensors[f"{group}/{field}"] for field in fields[str(group)]}
             except KeyError as missing:
                 raise CheckpointCorrupt(
                     f"group {group} is in the buffer index of the checkpoint, but its rows are not there "
                     f"({missing.args[0]!r} is missing). The checkpoint was damaged or edited; restore an earlier one."
                 ) from missing
-            versions = {field: _version(tensor) for field, tensor in rows.items()}
-            digests = {field: _digest(tensor) for field, tensor in rows.items()} if self._wants_digest(group) else None
-            records[group] = Record(group, MappingProxyType(rows), MappingProxyType(versions), digests)
+            digests = (
+                {field: digest_of(tensor) for field, tensor in rows.items()} if self._wants_digest(group) else None
+            )
+            # Blocking, so that no event is needed; where a row was saved from does not matter.
+            placed = {field: tensor.to(self.device) for field, tensor in rows.items()}
+            versions = {field: version_of(tensor) for field, tensor in placed.items()}
+            records[group] = Record(group, MappingProxyType(placed), MappingProxyType(versions), digests)
         return records
 
     def load(self, cut: Cut, loaded: Mapping[GroupId, Record]) -> None:
@@ -322,6 +352,11 @@ class TensorPlane:
         self._records = dict(loaded)
 
     def statistics(self) -> Mapping[str, int]:
+        """`groups`, `bytes` and `open_captures` of this instant, and how the pinned memory is used.
+
+        Since the beginning: `cloned_views`; `unchecked`, the rows committed that neither counter nor digest watches
+        over; `undigested`, the groups whose digest came too early to be used.
+        """
         return {
             "groups": len(self._records),
             "bytes": sum(nbytes(tensor) for record in self._records.values() for tensor in record.tensors.values()),
@@ -329,4 +364,18 @@ class TensorPlane:
             "cloned_views": self._cloned_views,
             "unchecked": self._unchecked,
             "expanded": self._expanded,
+            "undigested": self._undigested,
+            **self._pool.statistics(),
         }
+
+
+def _there(device: str | torch.device) -> torch.device:
+    """The device, unless this process has none of that name."""
+    wanted = torch.device(device)
+    # Counted without initialising CUDA.
+    if wanted.type == "cuda" and (wanted.index or 0) >= torch.cuda.device_count():
+        raise UsageError(
+            f"device={str(device)!r}: this process sees {torch.cuda.device_count()} CUDA devices. Rows are restored to "
+            "where `device` says, whatever they were saved from; leave it out to have them on the CPU."
+        )
+    return wanted

@@ -127,10 +127,10 @@ class SlowStage(TensorPlane):
         self.staging: list[int] = []
         self.allowed = asyncio.Event()
 
-    async def stage(self, group: int, rows: Mapping[str, Any]) -> RowRecord:
+    async def stage(self, group: int, rows: Mapping[str, Any], ready: Any = None) -> RowRecord:
         self.staging.append(group)
         await self.allowed.wait()
-        return await super().stage(group, rows)
+        return await super().stage(group, rows, ready)
 
 
 @pytest.mark.parametrize("end", ["error", "cancelled"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import warnings
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -33,9 +33,13 @@ class MemoryFiles:
     def write_tensors(self, name: str, tensors: Mapping[str, Any]) -> None:
         self.tensors[name] = {key: tensor.detach().clone() for key, tensor in tensors.items()}
 
-    def write_tensor_files(self, files: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+    def write_tensor_files(
+        self, files: Iterable[tuple[str, Mapping[str, Any]]], written: Callable[[str], None] | None = None
+    ) -> None:
         for name, tensors in files:
             self.write_tensors(name, tensors)
+            if written is not None:
+                written(name)
 
     def write_json(self, name: str, document: Any) -> None:
         self.documents[name] = document

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
@@ -48,12 +48,23 @@ class StagedDirectory:
         self._make_room(name)
         self._records[name] = self._written(name, pieces, described)
 
-    def add_tensors(self, files: Iterable[tuple[str, Mapping[str, torch.Tensor]]]) -> None:
+    def add_tensors(
+        self,
+        files: Iterable[tuple[str, Mapping[str, torch.Tensor]]],
+        written: Callable[[str], None] | None = None,
+    ) -> None:
         """Write safetensors files, large ones several at a time; all are durable when this returns.
 
-        `files` is taken from as there is room, so of a lazy one only a few are in memory.
+        `files` is taken from as there is room, so of a lazy one only a few are in memory. `written` is told of each
+        file as soon as that one is durable, on the thread that wrote it.
         """
         started: list[str] = []
+
+        def write(name: str, pieces: Iterable[Buffer], described: dict[str, TensorRecord]) -> FileRecord:
+            record = self._written(name, pieces, described)
+            if written is not None:
+                written(name)
+            return record
 
         def jobs() -> Iterator[Job[FileRecord]]:
             for name, tensors in files:
@@ -63,7 +74,7 @@ class StagedDirectory:
                 self._make_room(name)
                 started.append(name)
                 size = sum(tensor.nbytes for tensor in tensors.values())
-                yield Job(partial(self._written, name, pieces, described), size)
+                yield Job(partial(write, name, pieces, described), size)
 
         for number, record in enumerate(in_parallel(jobs())):
             self._records[started[number]] = record
@@ -145,6 +156,14 @@ class StagedWriter:
         """Write a safetensors file."""
         self.write_tensor_files([(name, tensors)])
 
-    def write_tensor_files(self, files: Iterable[tuple[str, Mapping[str, torch.Tensor]]]) -> None:
-        """Write safetensors files, several at a time."""
-        self._staged.add_tensors((self._prefix + name, tensors) for name, tensors in files)
+    def write_tensor_files(
+        self,
+        files: Iterable[tuple[str, Mapping[str, torch.Tensor]]],
+        written: Callable[[str], None] | None = None,
+    ) -> None:
+        """Write safetensors files, several at a time; `written` is told of each as soon as it is durable."""
+        length = len(self._prefix)
+        self._staged.add_tensors(
+            ((self._prefix + name, tensors) for name, tensors in files),
+            None if written is None else lambda name: written(name[length:]),
+        )

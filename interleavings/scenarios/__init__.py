@@ -1,4 +1,4 @@
-"""The scenarios: programs over the real `impl`, each followed by a machine of `spec` at every step.
+"""The scenarios: programs over the real `impl`, followed by a machine of `spec` at every step where one speaks of them.
 
 Importing this package imports `impl` and `spec`; the explorer itself does not need it.
 """
@@ -9,6 +9,7 @@ from ..follower import Coverage
 from ..subject import Subject
 from . import barrier as _barrier
 from . import commit as _commit
+from . import device as _device
 from . import samplers as _samplers
 from . import spares as _spares
 from .scenario import Scenario
@@ -19,6 +20,7 @@ SCENARIOS: dict[str, Scenario] = {
         *(_barrier.BARRIER, _barrier.QUEUE, _commit.SCENARIO, _spares.SPARES, _spares.BORROW),
         _spares.DRAIN,
         *(_samplers.BY_WEIGHT, _samplers.FIRST_READY, _samplers.IN_A_WINDOW),
+        _device.SCENARIO,
     )
 }
 
@@ -77,3 +79,8 @@ def run_ready_first() -> Subject:
 def run_windowed() -> Subject:
     """A fresh run of the scenario `windowed`, for a generated pytest."""
     return _samplers.IN_A_WINDOW.program_of(Coverage())
+
+
+def run_device() -> Subject:
+    """A fresh run of the scenario `device`, for a generated pytest."""
+    return _device.program_of(Coverage())

@@ -10,6 +10,7 @@ from typing import Any
 from impl.barrier import CheckpointBarrier
 from impl.barrier.asyncio_sections import AsyncioSection
 from impl.barrier.statistics import Recorder
+from impl.pinned_pool import PinnedPool
 
 from ..follower import Coverage, Follower
 from ..walkers import register_walker
@@ -40,11 +41,22 @@ def register_barrier() -> None:
 
 
 def register_tensors() -> None:
-    """A tensor is its dtype, shape and bytes."""
+    """A tensor is its dtype, shape and bytes; pinned memory is what is kept of it, without the lock around it."""
     import torch
 
+    from impl.tensor_plane import Record, TensorPlane
+    from impl.torch_cuda_device import CudaDevice
+
     def content(tensor: torch.Tensor) -> tuple[Any, ...]:
-        plain = tensor.detach().contiguous()
+        # A copy: torch marks memory that numpy has seen, and the library looks at that mark.
+        plain = tensor.detach().clone(memory_format=torch.contiguous_format)
         return (str(plain.dtype), tuple(plain.shape), plain.flatten().view(torch.uint8).numpy().tobytes())
 
     register_walker(torch.Tensor, content)
+    # What is only counted: whose memory it is depends on who has read it before, and nothing depends on the count.
+    counted = {"untracked", "_unchecked", "_undigested", "_cloned_views"}
+    for kind in (Record, TensorPlane):
+        register_walker(kind, lambda part: tuple((n, v) for n, v in vars(part).items() if n not in counted))
+    register_walker(PinnedPool, lambda pool: (pool._in_use, pool._free))
+    # No program here has a CUDA device, so it has no streams.
+    register_walker(CudaDevice, lambda device: ())

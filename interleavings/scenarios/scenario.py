@@ -1,4 +1,7 @@
-"""A scenario: a named program over the real `impl`, the machine it is followed by, and what the environment may do."""
+"""A scenario: a named program over the real `impl`, the machine it is followed by, and what the environment may do.
+
+`machine` and `scope` are None for a program that is about something no machine speaks of, such as bytes on a device.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,9 @@ class Scenario:
     """Whether `make check` searches it at its default scope; the others take longer."""
 
     def actions(self) -> list[str]:
-        """The actions that the machine has in this scope."""
+        """The actions that the machine has in this scope; none without a machine."""
+        if self.machine is None:
+            return []
         declared = self.machine.actions.values()
         return [action.name for action in declared if action.when is None or action.when(self.scope)]
 
