@@ -28,11 +28,12 @@ from .device import Device
 from .errors import CheckpointCorrupt, InvariantViolated, UsageError
 from .pinned_pool import PinnedPool
 from .plane import CaptureMode, Rows, RowsBehind, RowsReader, RowsWriter
-from .store.tensor_format import QUANTISED
 from .torch_cuda_device import CudaDevice
 from .torch_immutability import digest_of, is_tracked, version_of
+from .torch_jagged import checked_dimensions, put_together
 from .torch_readiness import cloned, events_behind, hand_over, is_small_view, nbytes, owned
 from .torch_record import Record, TensorCapture
+from .torch_rows import checked_rows
 from .torch_staging import Row, RowsFile, staged_files
 
 if TYPE_CHECKING:
@@ -53,39 +54,7 @@ _DIGEST_INLINE_BYTES = 1 << 20
 _BYTES_PER_FILE = 64 << 20
 #: Pinned memory for copies from devices: room for files being written and the next being copied.
 STAGING_BYTES = 256 << 20
-_LONGEST_FIELD = 900
 _INDEX = "rows.json"
-
-
-def _checked(field: str, tensor: object) -> torch.Tensor:
-    """Return the detached tensor, or refuse with the field and the reason."""
-    if not isinstance(field, str) or not field or len(field) > _LONGEST_FIELD or "\0" in field:
-        raise UsageError(
-            f"rows: the field name {field!r} cannot be stored; it must be a text of 1 to {_LONGEST_FIELD} characters "
-            "without NUL."
-        )
-    if not isinstance(tensor, torch.Tensor):
-        raise UsageError(
-            f"rows['{field}'] is a {type(tensor).__name__}, not a torch.Tensor. A group's rows map field names to "
-            "tensors; convert it with torch.as_tensor, or keep it out of the rows."
-        )
-    reason = ""
-    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
-        reason = f"is a subclass of tensor ({type(tensor).__name__}); its storage does not hold all of it"
-    elif tensor.layout is not torch.strided:
-        reason = f"is sparse ({tensor.layout})"
-    elif tensor.is_quantized or str(tensor.dtype).removeprefix("torch.") in QUANTISED:
-        reason = "is quantised"
-    elif tensor.is_nested:
-        reason = "is nested"
-    elif tensor.is_meta:
-        reason = "is on the meta device and has no data"
-    if reason:
-        raise UsageError(
-            f"rows['{field}'] {reason}. Only dense, plain tensors can be kept; store dense parts (such as values and "
-            "indices, or values and offsets) in fields of their own."
-        )
-    return tensor.detach()
 
 
 class TensorPlane:
@@ -145,7 +114,7 @@ class TensorPlane:
                 f"rows of group {group}: {type(rows).__name__} given; a group's rows are a mapping of at least one "
                 "field name to a tensor."
             )
-        tensors = {field: _checked(field, tensor) for field, tensor in rows.items()}
+        tensors, jagged = checked_rows(rows)
         if ready is None and isinstance(rows, RowsBehind):
             ready = rows.ready
         if ready is not None:
@@ -163,7 +132,13 @@ class TensorPlane:
         behind = () if ready is None else (ready,)
         digests = await self._digests(group, tensors, behind)
         return Record(
-            group, MappingProxyType(tensors), MappingProxyType(versions), digests, behind, untracked=untracked
+            group,
+            MappingProxyType(tensors),
+            MappingProxyType(versions),
+            digests,
+            behind,
+            jagged=MappingProxyType(jagged),
+            untracked=untracked,
         )
 
     def _note_expanded(self, group: GroupId, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -237,12 +212,12 @@ class TensorPlane:
         if record is None:
             raise InvariantViolated(f"group {group} has no rows. It was cleared, or never committed.")
         hand_over(self._accelerator, record)
-        return record.tensors
+        return put_together(record.tensors, record.jagged)
 
     def derive(self, rows: Rows, columns: Rows) -> Mapping[str, torch.Tensor]:
-        checked = {field: _checked(field, tensor) for field, tensor in columns.items()}
+        checked, jagged = checked_rows(columns)
         owned = {field: cloned(tensor) if is_small_view(tensor) else tensor for field, tensor in checked.items()}
-        return MappingProxyType({**rows, **owned})
+        return MappingProxyType({**rows, **put_together(owned, jagged)})
 
     def groups(self) -> Iterable[GroupId]:
         return self._records.keys()
@@ -265,6 +240,9 @@ class TensorPlane:
         Rows on devices are let go as they are copied, those on the host with the capture.
         """
         fields: dict[str, list[str]] = {}
+        jagged = {
+            str(group): dict(capture.records[group].jagged) for group in capture.groups if group in capture.records
+        }
         being_written: dict[str, RowsFile] = {}
         with closing(staged_files(self._files(capture, fields), self._accelerator, self._pool)) as files:
 
@@ -275,7 +253,7 @@ class TensorPlane:
 
             # Several at a time; the memory of each goes back as soon as that one is durable.
             writer.write_tensor_files(handed_out(), lambda name: being_written.pop(name).give_back())
-        writer.write_json(_INDEX, {"fields": fields})
+        writer.write_json(_INDEX, {"fields": fields, "jagged": {group: each for group, each in jagged.items() if each}})
         # After the writing, so that a change in the middle of it is seen as well as one before.
         for group in capture.groups:
             record = capture.records[group]
@@ -324,7 +302,8 @@ class TensorPlane:
 
     def read(self, reader: RowsReader, groups: Iterable[GroupId]) -> dict[GroupId, Record]:
         """Read the rows of `groups`; on an executor thread. Changes nothing here."""
-        fields = reader.read_json(_INDEX)["fields"]
+        index = reader.read_json(_INDEX)
+        fields, jagged = index["fields"], index["jagged"]
         tensors: dict[str, torch.Tensor] = {}
         for read in reader.read_tensor_files(name for name in reader.names() if name.startswith("rows-")):
             tensors.update(read)
@@ -342,8 +321,14 @@ class TensorPlane:
             )
             # Blocking, so that no event is needed; where a row was saved from does not matter.
             placed = {field: tensor.to(self.device) for field, tensor in rows.items()}
-            versions = {field: version_of(tensor) for field, tensor in placed.items()}
-            records[group] = Record(group, MappingProxyType(placed), MappingProxyType(versions), digests)
+            dimensions = checked_dimensions(group, jagged.get(str(group), {}), placed)
+            records[group] = Record(
+                group,
+                MappingProxyType(placed),
+                MappingProxyType({field: version_of(tensor) for field, tensor in placed.items()}),
+                digests,
+                jagged=MappingProxyType(dimensions),
+            )
         return records
 
     def load(self, cut: Cut, loaded: Mapping[GroupId, Record]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,8 @@ class Record:
     ready: tuple[Any, ...] = ()
     #: The same for rows on the host; only those in pinned memory need any.
     filled: tuple[Any, ...] = ()
+    #: Fields that are kept as values and offsets, and the ragged dimension of each.
+    jagged: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     #: How many of the tensors have a version counter that misses writers.
     untracked: int = 0
 

@@ -24,6 +24,7 @@ from .dataset_identity import Dataset, dataset_digest
 from .errors import CheckpointIncompatible, UsageError
 from .keys import Key
 from .loader import Batch
+from .thread_of_its_own import in_thread_of_its_own
 from .torch_loader_state import decode_state, encode_state
 from .torchdata_state import TorchdataLoaderState, check_place
 
@@ -125,7 +126,7 @@ class TorchdataPromptLoader:
         """
         while not self._enough(self.batch_size):
             if self._drawing is None:
-                self._drawing = asyncio.get_running_loop().run_in_executor(None, self._draw)
+                self._drawing = in_thread_of_its_own(self._draw)
                 self._drawing.add_done_callback(self._take_drawn)
             await asyncio.shield(self._drawing)
 

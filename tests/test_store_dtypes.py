@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 import torch
+from memory_files import MemoryFiles
 from run_situations import Run
 from safetensors import safe_open
 from safetensors.torch import load_file
 
 from impl.barrier import CheckpointBarrier
-from impl.errors import CommittedTensorModified, UsageError
+from impl.errors import CheckpointCorrupt, CommittedTensorModified, UsageError
 from impl.store.posix_files import PosixFiles
 from impl.store.reader import CheckpointReader
 from impl.store.tensor_format import QUANTISED
@@ -130,7 +131,6 @@ def unkeepable() -> dict[str, Any]:
         warnings.simplefilter("ignore")
         kinds: dict[str, Any] = {dtype: quantised(dtype) for dtype in sorted(QUANTISED)}
         kinds["nested"] = torch.nested.nested_tensor([torch.ones(1), torch.ones(2)])
-        kinds["jagged"] = torch.nested.nested_tensor([torch.ones(1), torch.ones(2)], layout=torch.jagged)
         kinds["sparse CSR"] = torch.eye(3).to_sparse_csr()
         kinds["sparse CSC"] = torch.eye(3).to_sparse_csc()
         kinds["sparse COO"] = torch.eye(3).to_sparse()
@@ -148,19 +148,79 @@ async def test_case_D12_every_other_kind_is_refused_before_it_is_committed(kind:
     assert plane.statistics()["bytes"] == 0
 
 
-async def test_case_D12_jagged_rows_are_kept_as_values_and_offsets(tmp_path: Path) -> None:
-    """Case D12: the refusal says so, and what it says works: parts come back and are put together again."""
-    jagged = torch.nested.nested_tensor([torch.arange(2), torch.arange(5), torch.arange(0)], layout=torch.jagged)
-    offsets: torch.Tensor = jagged.offsets()  # type: ignore[attr-defined]
-    plane = TensorPlane()
-    with pytest.raises(UsageError, match=r"rows\['bad'\] .*store dense parts \(such as .* values and offsets\)"):
-        await plane.stage(1, {"bad": jagged})
-    await committed_and_saved(tmp_path, {"values": jagged.values(), "offsets": offsets})
+def jagged_rows() -> dict[str, torch.Tensor]:
+    """Jagged tensors of every kind: plain, ragged further in, with holes, empty, and a view into a larger one."""
+    parts = [torch.arange(2.0), torch.arange(5.0), torch.arange(0.0)]
+    plain = torch.nested.nested_tensor(parts, layout=torch.jagged)
+    wide = torch.nested.nested_tensor([torch.rand(3, 4), torch.rand(5, 4)], layout=torch.jagged)
+    narrowed = torch.nested.narrow(
+        torch.rand(2, 6, 3), 1, torch.tensor([0, 1]), torch.tensor([3, 2]), layout=torch.jagged
+    )
+    nothing = torch.nested.nested_tensor([torch.rand(0, 2)], layout=torch.jagged)
+    return {"plain": plain, "ragged inside": wide.transpose(1, 2), "with holes": narrowed, "empty": nothing}
+
+
+def lists(nested: torch.Tensor) -> list[Any]:
+    return [part.tolist() for part in nested.unbind()]
+
+
+async def test_case_D12_jagged_rows_come_back_as_they_were(tmp_path: Path) -> None:
+    """Kept as values and offsets, which any reader of the files finds; handed out as the nested tensors they were."""
+    given = {**jagged_rows(), "dense": torch.ones(2)}
+    await committed_and_saved(tmp_path, given)
     restored = Run(tmp_path, name="next")
     await restored.checkpointer.restore()
     rows = restored.plane.rows(0)
-    again = torch.nested.nested_tensor_from_jagged(rows["values"], rows["offsets"])
-    assert [part.tolist() for part in again.unbind()] == [part.tolist() for part in jagged.unbind()]
+    assert set(rows) == set(given)
+    for field, nested in jagged_rows().items():
+        if field in ("ragged inside", "with holes"):
+            nested = given[field]  # their values are random
+        assert rows[field].layout is torch.jagged
+        assert rows[field].shape[0] == nested.shape[0]
+        assert lists(rows[field]) == lists(nested)
+    (file,) = (tmp_path / "step_0-1").rglob("rows-*.safetensors")
+    stock = load_file(file)
+    assert stock["0/plain/values"].tolist() == given["plain"].values().tolist()
+    assert stock["0/plain/offsets"].tolist() == [0, 2, 7, 7]
+
+
+async def test_case_D12_jagged_rows_of_this_process_share_the_memory_that_was_given() -> None:
+    """No copy is made, neither in nor out; a write in place is seen."""
+    plane, barrier = TensorPlane(verify="off"), CheckpointBarrier()
+    nested = jagged_rows()["plain"]
+    staged = await plane.stage(1, {"ragged": nested})
+    async with barrier.mutation() as cut:
+        plane.commit(cut, 1, staged)
+    out = plane.rows(1)["ragged"]
+    assert out.values().data_ptr() == nested.values().data_ptr()
+    nested.values().add_(1)
+    async with barrier.checkpoint() as cut:
+        capture = plane.capture(cut, [1])
+    with pytest.raises(CommittedTensorModified, match="ragged/values"):
+        plane.persist(capture, MemoryFiles())
+
+
+async def test_case_D12_a_jagged_field_whose_parts_are_fields_already_is_refused() -> None:
+    """One of the two would vanish."""
+    plane = TensorPlane()
+    with pytest.raises(UsageError, match=r"there is a field 'x/values' already"):
+        await plane.stage(1, {"x": jagged_rows()["plain"], "x/values": torch.ones(1)})
+    assert plane.statistics()["groups"] == 0
+
+
+@pytest.mark.parametrize("said", [{"plain": "1"}, {"plain": 99}, {"gone": 1}, ["plain"], None])
+async def test_jagged_rows_that_cannot_be_put_together_are_corrupt(said: Any) -> None:
+    """Found when they are read, before anything is changed."""
+    plane, barrier, files = TensorPlane(verify="off"), CheckpointBarrier(), MemoryFiles()
+    staged = await plane.stage(1, {"plain": jagged_rows()["plain"]})
+    async with barrier.mutation() as cut:
+        plane.commit(cut, 1, staged)
+    async with barrier.checkpoint() as cut:
+        capture = plane.capture(cut, [1])
+    plane.persist(capture, files)
+    files.documents["rows.json"]["jagged"]["1"] = said
+    with pytest.raises(CheckpointCorrupt, match="group 1: its jagged rows cannot be put together"):
+        plane.read(files, [1])
 
 
 async def test_case_D09_rows_that_repeat_their_memory_are_written_out_and_that_is_said(

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from memory_files import MemoryFiles, captured, commit
 from run_situations import Run, mixed
-from test_tensor_plane import MemoryFiles, captured, commit
 
 from impl.barrier import CheckpointBarrier
 from impl.errors import CommittedTensorModified

@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 import torch
+from memory_files import MemoryFiles, captured, commit
 
 from impl.barrier import CheckpointBarrier
 from impl.errors import (
@@ -20,54 +21,7 @@ from impl.errors import (
     StaleCut,
     UsageError,
 )
-from impl.tensor_plane import Record, TensorCapture, TensorPlane
-
-
-class MemoryFiles:
-    """A directory writer and reader in memory; remembers which tensors it was given."""
-
-    def __init__(self) -> None:
-        self.tensors: dict[str, dict[str, torch.Tensor]] = {}
-        self.documents: dict[str, Any] = {}
-
-    def write_tensors(self, name: str, tensors: Mapping[str, Any]) -> None:
-        self.tensors[name] = {key: tensor.detach().clone() for key, tensor in tensors.items()}
-
-    def write_tensor_files(
-        self, files: Iterable[tuple[str, Mapping[str, Any]]], written: Callable[[str], None] | None = None
-    ) -> None:
-        for name, tensors in files:
-            self.write_tensors(name, tensors)
-            if written is not None:
-                written(name)
-
-    def write_json(self, name: str, document: Any) -> None:
-        self.documents[name] = document
-
-    def names(self) -> tuple[str, ...]:
-        return tuple(sorted([*self.tensors, *self.documents]))
-
-    def read_tensors(self, name: str) -> dict[str, Any]:
-        return {key: tensor.clone() for key, tensor in self.tensors[name].items()}
-
-    def read_tensor_files(self, names: Iterable[str]) -> Iterable[dict[str, Any]]:
-        return (self.read_tensors(name) for name in names)
-
-    def read_json(self, name: str) -> Any:
-        return self.documents[name]
-
-
-async def commit(plane: TensorPlane, barrier: CheckpointBarrier, group: int, rows: Mapping[str, Any]) -> None:
-    """Stage outside, commit inside."""
-    staged = await plane.stage(group, rows)
-    async with barrier.mutation() as cut:
-        plane.commit(cut, group, staged)
-
-
-async def captured(plane: TensorPlane, barrier: CheckpointBarrier, *groups: int) -> TensorCapture:
-    """The rows of some groups, as a window would take them."""
-    async with barrier.checkpoint() as cut:
-        return plane.capture(cut, groups)
+from impl.tensor_plane import Record, TensorPlane
 
 
 async def test_staged_rows_are_named_by_nobody_until_they_are_committed() -> None:

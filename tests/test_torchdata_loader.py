@@ -381,6 +381,18 @@ def test_rows_without_numbers_are_refused() -> None:
 # -- with the rest of the library
 
 
+async def test_worker_processes_end_in_good_order_though_another_thread_made_them(tmp_path: Path) -> None:
+    """One that failed at its end, as a fork of an executor's thread does, would make torch raise in the event loop."""
+    dataloader = loader(list(range(11)), own=3, batch_size=2, num_workers=2)
+    await dataloader.prepare()
+    iterator: Any = dataloader._iterator
+    processes = iterator._workers
+    assert len(processes) == 2
+    dataloader._iterator = None
+    iterator._shutdown_workers()
+    assert [process.exitcode for process in processes] == [0, 0]
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 async def test_a_run_over_torchdata_resumes_and_trains_every_prompt_once(tmp_path: Path, workers: int) -> None:
     """Saved after every step and ended after the second: pending, leftover and unread prompts are all taken up."""
