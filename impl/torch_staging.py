@@ -63,7 +63,6 @@ class RowsFile:
     name: str
     tensors: Mapping[str, torch.Tensor]
     _lease: Lease | None
-    given_back: bool = False
 
     def __enter__(self) -> RowsFile:
         return self
@@ -76,7 +75,6 @@ class RowsFile:
     def give_back(self) -> None:
         """Let the memory be filled again."""
         self.tensors = {}
-        self.given_back = True
         if self._lease is not None:
             self._lease.give_back()
 
@@ -86,34 +84,26 @@ def staged_files(
 ) -> Generator[RowsFile, None, None]:
     """The files of `plans` in order, each with its rows on the host; the next ones are being copied meanwhile.
 
-    Close it when nobody reads a file any more, or run it to its end: what was begun is waited for then, and all memory
-    given back, also that of files nobody got to. Raises CommittedTensorModified for a row changed since its commit.
+    Close it, or run it to its end: what was begun and not handed out is waited for and given back then. A file that was
+    handed out is its reader's to give back, whatever happens here. Raises CommittedTensorModified for a row that was
+    changed since its commit.
     """
     begun: deque[_Begun] = deque()
-    handed_out: list[RowsFile] = []
-
-    def finished() -> RowsFile:
-        handed_out[:] = [file for file in handed_out if not file.given_back]
-        handed_out.append(begun.popleft().finish())
-        return handed_out[-1]
-
     try:
         for name, rows in plans:
             upcoming = _Begun(name, rows)
             # Waiting for memory that lies here itself would be for ever.
             while not upcoming.take_memory(pool, wait=not begun):
-                yield finished()
+                yield begun.popleft().finish()
             begun.append(upcoming)
             upcoming.begin(device)
             if len(begun) > _AHEAD:
-                yield finished()
+                yield begun.popleft().finish()
         while begun:
-            yield finished()
+            yield begun.popleft().finish()
     finally:
         for unwanted in begun:
             unwanted.give_up()
-        for file in handed_out:
-            file.give_back()
 
 
 @dataclass(slots=True)

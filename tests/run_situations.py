@@ -54,6 +54,7 @@ class Run:
         pool: bool = True,
         drain_timeout: float | None = None,
         executor: Executor | Unset = UNSET,
+        plane: TensorPlane | None = None,
     ) -> None:
         self.events: list[tuple[str, dict[str, object]]] = []
         #: Set by a test whose files let this run die.
@@ -62,7 +63,7 @@ class Run:
         self.ledger = Ledger(self.barrier)
         self.loader = PromptLoader(list(range(length)), batch_size, seed, epochs)
         self.sampler = sampler if sampler is not None else InOrderSampler(lookahead)
-        self.plane = TensorPlane()
+        self.plane = TensorPlane() if plane is None else plane
         self.buffer = ReplayBuffer(self.barrier, capacity, self.plane, self.ledger)
         self.pool = SparePool(self.ledger)
         self.sampler.bind(batch_size)

@@ -314,16 +314,20 @@ def test_rows_that_bring_their_event_along_need_none_at_the_commit() -> None:
     assert outcomes(brought, verify="digest") == {(("1/x", (1,)),)}
 
 
-async def test_memory_of_files_that_nobody_got_to_is_given_back() -> None:
-    """Where several are written at a time and one fails, others have been handed out and are never begun."""
+async def test_a_row_changed_in_the_middle_of_a_save_leaves_nothing_under_way() -> None:
+    """What is copied ahead of the changed row is waited for and given back; the file handed out is its reader's."""
     saving = Saving()
-    for group in (1, 2):
-        await saving.commit(group, {"x": saving.produce(group)})
-    files = staged_files(saving.plane._files(await saving.capture(1, 2), {}), saving.device, saving.plane._pool)
-    first, _ = next(files), next(files)
-    first.give_back()
+    rows = {group: saving.produce(group) for group in (1, 2, 3)}
+    for group, row in rows.items():
+        await saving.commit(group, {"x": row})
+    files = staged_files(saving.plane._files(await saving.capture(1, 2, 3), {}), saving.device, saving.plane._pool)
+    first = next(files)
+    saving.device.fill(rows[2], 7)
+    with pytest.raises(CommittedTensorModified, match="group 2, field 'x'"):
+        next(files)
+    assert not saving.device.queues[COPIES]
     assert saving.plane.statistics()["staging_in_use"] == 256
-    files.close()
+    first.give_back()
     assert saving.plane.statistics()["staging_in_use"] == 0
 
 
