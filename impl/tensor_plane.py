@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 
+from .arguments import require_cut, require_group, require_groups, require_kind
 from .errors import CheckpointCorrupt, CommittedTensorModified, InvariantViolated, UsageError
 from .plane import CaptureMode, Rows, RowsReader, RowsWriter
 from .store.tensor_format import QUANTISED, as_bits, row_major
@@ -70,17 +71,17 @@ def nbytes(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-def _checked(field: str, tensor: object) -> torch.Tensor:
+def _checked(field: str, tensor: object, argument: str = "rows") -> torch.Tensor:
     """Return the detached tensor, or refuse with the field and the reason."""
     if not isinstance(field, str) or not field or len(field) > _LONGEST_FIELD or "\0" in field:
         raise UsageError(
-            f"rows: the field name {field!r} cannot be stored; it must be a text of 1 to {_LONGEST_FIELD} characters "
-            "without NUL."
+            f"{argument}: the field name {field!r} cannot be stored; it must be a text of 1 to {_LONGEST_FIELD} "
+            "characters without NUL."
         )
     if not isinstance(tensor, torch.Tensor):
         raise UsageError(
-            f"rows['{field}'] is a {type(tensor).__name__}, not a torch.Tensor. A group's rows map field names to "
-            "tensors; convert it with torch.as_tensor, or keep it out of the rows."
+            f"{argument}['{field}'] is a {type(tensor).__name__}, not a torch.Tensor. A group's rows map field names "
+            "to tensors; convert it with torch.as_tensor, or keep it out of the rows."
         )
     reason = ""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
@@ -95,14 +96,24 @@ def _checked(field: str, tensor: object) -> torch.Tensor:
         reason = "is on the meta device and has no data"
     if reason:
         raise UsageError(
-            f"rows['{field}'] {reason}. Only dense, plain tensors can be kept; store dense parts (such as values and "
-            "indices, or values and offsets) in fields of their own."
+            f"{argument}['{field}'] {reason}. Only dense, plain tensors can be kept; store dense parts (such as values "
+            "and indices, or values and offsets) in fields of their own."
         )
     plain = tensor.detach()
     if plain.untyped_storage().nbytes() > 2 * nbytes(plain):
         # By way of integers: some types can be viewed and not be copied.
         plain = as_bits(plain).clone().view(plain.dtype)
     return plain
+
+
+def _device(device: str | torch.device) -> torch.device:
+    try:
+        # None would be the current default device, which is not the one that this plane says.
+        if isinstance(device, str | int | torch.device) and not isinstance(device, bool):
+            return torch.device(device)
+    except RuntimeError as error:
+        raise UsageError(f"device is {device!r}, which torch does not know: {error}") from error
+    raise UsageError(f"device is {device!r}; it must be a torch.device or its name, like 'cpu' or 'cuda:0'.")
 
 
 def _version(tensor: torch.Tensor) -> int | None:
@@ -141,7 +152,7 @@ class TensorPlane:
     def __init__(self, *, verify: Verify = "sampled", device: str | torch.device = "cpu") -> None:
         self.verify: Verify
         self.set_verification(verify)
-        self.device = torch.device(device)
+        self.device = _device(device)
         self._records = {}
         self._open_captures = 0
         self._cloned_views = 0
@@ -161,6 +172,7 @@ class TensorPlane:
 
     async def stage(self, group: GroupId, rows: Rows) -> Record:
         """Check, detach and, where `verify` asks for it, digest the rows. Outside any slot; no index names them yet."""
+        require_group("group", group)
         if not isinstance(rows, Mapping) or not rows:
             raise UsageError(
                 f"rows of group {group}: {type(rows).__name__} given; a group's rows are a mapping of at least one "
@@ -209,7 +221,9 @@ class TensorPlane:
         Without it an event is recorded on the committing thread's current stream, which is right when that thread
         also launched the work that wrote the tensors.
         """
-        cut.require(cut.barrier)
+        require_cut(cut)
+        require_group("group", group)
+        require_kind("staged", staged, Record, "what `stage` returned")
         if staged.group != group or group in self._records:
             raise InvariantViolated(
                 f"group {group}: rows staged for group {staged.group} were to be committed"
@@ -221,6 +235,7 @@ class TensorPlane:
 
     def rows(self, group: GroupId) -> Mapping[str, torch.Tensor]:
         """A group's rows, safe to use on this thread's current stream."""
+        require_group("group", group)
         record = self._records.get(group)
         if record is None:
             raise InvariantViolated(f"group {group} has no rows. It was cleared, or never committed.")
@@ -229,22 +244,29 @@ class TensorPlane:
         return record.tensors
 
     def derive(self, rows: Rows, columns: Rows) -> Mapping[str, torch.Tensor]:
-        return MappingProxyType({**rows, **{field: _checked(field, tensor) for field, tensor in columns.items()}})
+        if not isinstance(columns, Mapping) or not columns:
+            raise UsageError(
+                f"columns: {type(columns).__name__} given; they are a mapping of at least one field name to a tensor."
+            )
+        checked = {field: _checked(field, tensor, "columns") for field, tensor in columns.items()}
+        return MappingProxyType({**rows, **checked})
 
     def groups(self) -> Iterable[GroupId]:
         return self._records.keys()
 
     def clear(self, group: GroupId) -> None:
         """Forget a group's rows. A capture that holds them keeps the tensors alive until it is dropped."""
+        require_group("group", group)
         self._records.pop(group, None)
 
     # -- checkpoint -----------------------------------------------------------------------------------------------
 
     def capture(self, cut: Cut, groups: Iterable[GroupId]) -> TensorCapture:
         """References to the rows of `groups` as of this instant."""
-        cut.require(cut.barrier, exclusive=True)
+        require_cut(cut, exclusive=True)
+        wanted = require_groups("groups", groups)
         self._open_captures += 1
-        return TensorCapture(self._records.copy(), tuple(groups))
+        return TensorCapture(self._records.copy(), wanted)
 
     def persist(self, capture: TensorCapture, writer: RowsWriter) -> None:
         """Write the captured rows; on the writer thread. A record changed since its commit fails the save."""
@@ -318,7 +340,10 @@ class TensorPlane:
 
     def load(self, cut: Cut, loaded: Mapping[GroupId, Record]) -> None:
         """Replace every record by what `read` returned."""
-        cut.require(cut.barrier, exclusive=True)
+        require_cut(cut, exclusive=True)
+        require_kind("loaded", loaded, Mapping, "what `read` returned")
+        for record in loaded.values():
+            require_kind("a record of loaded", record, Record, "what `read` returned")
         self._records = dict(loaded)
 
     def statistics(self) -> Mapping[str, int]:

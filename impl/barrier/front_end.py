@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
-from ..errors import BarrierClosed, DrainTimeout, Holder, WrongLoop
+from ..errors import BarrierClosed, DrainTimeout, Holder, UsageError, WrongLoop
 from .admission import LIVE, WAITING, AdmissionCore, Ticket
 from .arguments import UNSET, Tracer, Unset, seconds
 from .cut import Cut
@@ -30,6 +30,10 @@ class BarrierFrontEnd(ABC):
         hold_warning: float | None = None,
         trace: Tracer | None = None,
     ) -> None:
+        if not isinstance(name, str) or not name:
+            raise UsageError(f"name is {name!r}, but must be a text: it is the barrier's name in messages.")
+        if trace is not None and not callable(trace):
+            raise UsageError(f"trace is {trace!r}, but must be a function that takes every event, or None.")
         self.name = name
         self._trace = trace
         self._sections_named = 0
@@ -131,6 +135,8 @@ class BarrierFrontEnd(ABC):
 
         The first reason stays. Call it in the barrier's own thread.
         """
+        if not isinstance(reason, str) or not reason:
+            raise UsageError(f"reason is {reason!r}, but must be a text: whoever is refused later reads it.")
         self._refuse_close_from_outside()
         if self._core.closed_because is not None:
             return
