@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from ..errors import BarrierClosed, DrainTimeout, Holder, UsageError, WrongLoop
 from .admission import LIVE, WAITING, AdmissionCore, Ticket
 from .arguments import UNSET, Tracer, Unset, seconds
-from .cut import Cut
+from .cut import HELD, Cut, outer_sections
 from .detached import DetachedContext
 from .hold_watch import HoldWatch
 from .section import Section, Timer
@@ -99,6 +99,13 @@ class BarrierFrontEnd(ABC):
     def detached(self) -> DetachedContext:
         """A plain context manager: tasks started inside may outlive the sections that their starter holds."""
         return DetachedContext(self, self._current_task)
+
+    def require_outside(self) -> None:
+        """Raise BarrierReentered when the caller's context holds a section of this barrier; changes nothing.
+
+        For an operation that opens a section only when there is work: it answers the same when there is none.
+        """
+        outer_sections(HELD.get(), self)
 
     @property
     def tracer(self) -> Tracer | None:
