@@ -20,10 +20,19 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from .arguments import (
+    require_abilities,
+    require_count,
+    require_cut,
+    require_group,
+    require_groups,
+    require_kind,
+    require_text,
+)
 from .errors import CheckpointIncompatible, InvariantViolated, UsageError
-from .permits import Permit, PermitPool
+from .permits import Permit, PermitPool, require_permit
 from .plane import DataPlane, Rows
-from .slots import BufferSnapshot, Claim, Slot
+from .slots import BufferSnapshot, Claim, Slot, checked_slots, require_slot
 from .wakeup import Wakeup
 
 if TYPE_CHECKING:
@@ -48,6 +57,8 @@ class ReplayBuffer:
     def __init__(
         self, barrier: CheckpointBarrier, capacity: int, plane: DataPlane, ledger: Ledger | None = None
     ) -> None:
+        require_abilities("barrier", barrier, ("name", "emit", "mutation"), "a CheckpointBarrier")
+        require_abilities("plane", plane, ("commit", "rows", "derive", "groups", "clear"), "a DataPlane")
         self.barrier = barrier
         self.plane = plane
         self._permits = PermitPool(capacity, "replay buffer")
@@ -60,6 +71,7 @@ class ReplayBuffer:
 
     def bind_ledger(self, ledger: Ledger) -> None:
         """Let the buffer check ownership against `ledger` and keep its accounts. A Controller always does this."""
+        require_abilities("ledger", ledger, ("barrier", "entries", "accounts"), "the Ledger of the run")
         if self._ledger is not None and self._ledger is not ledger:
             raise UsageError("the replay buffer is bound to another ledger already. One run has one ledger.")
         if ledger.barrier is not self.barrier:
@@ -119,14 +131,16 @@ class ReplayBuffer:
 
     def give_back(self, permit: Permit) -> None:
         """Return a permit that was not used for a slot; does nothing for one that was."""
+        require_permit(permit)
         permit.give_back()
 
     # -- a group's way --------------------------------------------------------------------------------------------
 
     def reserve(self, cut: Cut, group: GroupId, key: Key, step: int | None, weight: int, permit: Permit) -> Slot:
         """Turn a permit into an unready slot; the action `dispatch`."""
-        cut.require(self.barrier)
-        self._require_dispatchable(group, key, step)
+        require_cut(cut, self.barrier)
+        require_permit(permit)
+        self._require_dispatchable(group, key, step, weight)
         permit.spend(self._permits)
         slot = self._slots[group] = Slot(group, key, step, weight)
         self.barrier.emit("dispatch", group=group)
@@ -137,7 +151,8 @@ class ReplayBuffer:
 
         The ledger's entry stays until `Ledger.remove_committed`, which needs no slot.
         """
-        cut.require(self.barrier)
+        require_cut(cut, self.barrier)
+        require_group("group", group)
         slot = self._slots.get(group)
         if slot is None or slot.ready:
             raise InvariantViolated(
@@ -159,8 +174,9 @@ class ReplayBuffer:
 
     def claim(self, cut: Cut, groups: Iterable[GroupId], step: int) -> Claim:
         """Give ready groups to the train step `step`; their slots and permits stay until `finish`."""
-        cut.require(self.barrier)
-        chosen = tuple(groups)
+        require_cut(cut, self.barrier)
+        chosen = require_groups("groups", groups)
+        require_count("step", step, least=0)
         if self._claim is not None:
             raise InvariantViolated(
                 f"step {step} was to claim groups while the claim of step {self._claim.step} is open. One train step "
@@ -180,14 +196,14 @@ class ReplayBuffer:
 
     def write_back(self, cut: Cut, claim: Claim, group: GroupId, columns: Rows) -> None:
         """Add derived columns (advantages, for one) to a claimed group: a new record takes the place of the old."""
-        cut.require(self.barrier)
+        require_cut(cut, self.barrier)
         self._require_open(claim)
         claim.write_back(group, columns)
         self.barrier.emit("write_back", group=group)
 
     def finish(self, cut: Cut, claim: Claim) -> None:
         """The train step succeeded: its groups are trained, their rows cleared, their permits back."""
-        cut.require(self.barrier)
+        require_cut(cut, self.barrier)
         self._require_open(claim)
         if self._ledger is not None:
             self._account_for([self._slots[group].key for group in claim.groups], self._ledger)
@@ -200,7 +216,8 @@ class ReplayBuffer:
 
     def evict(self, cut: Cut, group: GroupId, reason: str = "stale_ready") -> None:
         """Drop a ready, unclaimed group, by default because it is too old; never an unready slot."""
-        cut.require(self.barrier)
+        require_cut(cut, self.barrier)
+        require_text("reason", reason, "stale_ready")
         self._require_ready((group,), "evicted")
         if self._ledger is not None:
             # First, because it refuses a key that is settled already.
@@ -212,7 +229,7 @@ class ReplayBuffer:
 
     def abort_stale(self, cut: Cut, group: GroupId) -> None:
         """Give up a group in flight that is too old (`stale_inflight`): slot, permit and ledger entry go together."""
-        cut.require(self.barrier)
+        require_cut(cut, self.barrier)
         self._require_unready(group, "aborted")
         if self._ledger is not None and group not in self._ledger.entries:
             raise InvariantViolated(
@@ -227,16 +244,17 @@ class ReplayBuffer:
 
     def hand_over(self, cut: Cut, group: GroupId, successor: GroupId, key: Key, step: int | None, weight: int) -> Slot:
         """Give the place of a group that was given up, permit included, to the spare that `Ledger.replace` admitted."""
-        cut.require(self.barrier)
+        require_cut(cut, self.barrier)
         self._require_unready(group, "replaced")
-        self._require_dispatchable(successor, key, step)
+        self._require_dispatchable(successor, key, step, weight, "successor")
         del self._slots[group]
         slot = self._slots[successor] = Slot(successor, key, step, weight)
         return slot
 
     def restamp(self, cut: Cut, group: GroupId, step: int) -> None:
         """Move a ready, unclaimed group to another train step; it keeps its order of arrival. A part of `borrow`."""
-        cut.require(self.barrier)
+        require_cut(cut, self.barrier)
+        require_count("step", step, least=0)
         self._require_ready((group,), f"moved to step {step}")
         self._slots[group] = replace(self._slots[group], step=step)
         self._forget_entry(group)
@@ -244,7 +262,7 @@ class ReplayBuffer:
 
     def release_unready(self, cut: Cut, group: GroupId) -> None:
         """Give up the slot of a group in flight; the caller says in the same section what becomes of the group."""
-        cut.require(self.barrier)
+        require_cut(cut, self.barrier)
         self._require_unready(group, "given up")
         self._remove(group)
         self._changed.wake()
@@ -273,6 +291,7 @@ class ReplayBuffer:
 
     def _require_ready(self, groups: Iterable[GroupId], purpose: str) -> None:
         for group in groups:
+            require_group("group", group)
             slot = self._slots.get(group)
             if slot is None or not slot.ready or slot.claimed:
                 state = "has no slot" if slot is None else "is claimed already" if slot.claimed else "is not ready"
@@ -282,6 +301,7 @@ class ReplayBuffer:
                 )
 
     def _require_unready(self, group: GroupId, purpose: str) -> None:
+        require_group("group", group)
         slot = self._slots.get(group)
         if slot is None or slot.ready:
             raise InvariantViolated(
@@ -289,7 +309,10 @@ class ReplayBuffer:
                 f"{'has no slot' if slot is None else 'is ready'}. Look again inside the section that gives it up."
             )
 
-    def _require_dispatchable(self, group: GroupId, key: Key, step: int | None) -> None:
+    def _require_dispatchable(
+        self, group: GroupId, key: Key, step: int | None, weight: int, name: str = "group"
+    ) -> None:
+        require_slot(name, group, key, step, weight)
         if group in self._slots:
             raise InvariantViolated(
                 f"group {group} has a slot already. It was dispatched twice; a group is dispatched once per run."
@@ -305,6 +328,7 @@ class ReplayBuffer:
             )
 
     def _require_open(self, claim: Claim) -> None:
+        require_kind("claim", claim, Claim, "what `claim` returned")
         if claim is not self._claim:
             raise InvariantViolated(
                 f"the claim of step {claim.step} is not the open one. It was finished, or belongs to another buffer."
@@ -314,12 +338,12 @@ class ReplayBuffer:
 
     def snapshot(self, cut: Cut) -> BufferSnapshot:
         """The index at this instant: one copy of references."""
-        cut.require(self.barrier)
+        require_cut(cut, self.barrier)
         return BufferSnapshot(self._slots.copy(), self.capacity)
 
     def check_fits(self, count: int) -> None:
         """Refuse a restore of `count` groups that this buffer has no room for; changes nothing."""
-        if count > self.capacity:
+        if require_count("count", count, least=0) > self.capacity:
             raise CheckpointIncompatible(
                 f"the checkpoint holds {count} buffered groups and this buffer has a capacity of {self.capacity}. The "
                 f"capacity was lowered between the runs. Resume with a capacity of at least {count}, or restore "
@@ -328,8 +352,8 @@ class ReplayBuffer:
 
     def load(self, cut: Cut, slots: Iterable[Slot]) -> None:
         """Replace the index by restored slots, all ready, and take a permit for each. The rows are the plane's."""
-        cut.require(self.barrier, exclusive=True)
-        restored = {slot.group: replace(slot, ready=True, claimed=False) for slot in slots}
+        require_cut(cut, self.barrier, exclusive=True)
+        restored = {slot.group: replace(slot, ready=True, claimed=False) for slot in checked_slots(slots)}
         self.check_fits(len(restored))
         if self.dispatch_open or self._claim is not None:
             raise InvariantViolated(

@@ -21,6 +21,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from .accounts import Accounts, AccountsSnapshot
+from .arguments import (
+    require_abilities,
+    require_cut,
+    require_group,
+    require_key,
+    require_keys,
+    require_kind,
+    require_payloads,
+    require_step,
+    require_text,
+)
 from .errors import CheckpointCorrupt, InvariantViolated, UsageError
 from .keys import GroupId, Key
 
@@ -103,6 +114,7 @@ class Ledger:
     """
 
     def __init__(self, barrier: BarrierFrontEnd) -> None:
+        require_abilities("barrier", barrier, ("name", "emit", "mutation"), "a CheckpointBarrier")
         self.barrier = barrier
         self.accounts = Accounts()
         # Invariant one_owner: no key occurs twice in here, nor in the accounts as well.
@@ -131,6 +143,8 @@ class Ledger:
 
     def admissions(self, phase: Phase | None = None) -> tuple[Admission, ...]:
         """The admissions with pending groups, oldest first; with `phase`, only those in it."""
+        if phase is not None and not isinstance(phase, Phase):
+            raise UsageError(f"phase is {phase!r}, which is none of {', '.join(map(str, Phase))}; give one, or None.")
         members: dict[int, list[LedgerEntry]] = {}
         for entry in self._entries.values():
             if phase is None or entry.phase is phase:
@@ -154,10 +168,9 @@ class Ledger:
         Without payloads the prompts are the dataset's rows. `from_pool`: the prompts come out of the spare pool, at the
         end of the data, and the event is `drain_pool`.
         """
-        cut.require(self.barrier)
-        wanted = tuple(Key(*key) for key in keys)
-        if payloads is not None and len(payloads) != len(wanted):
-            raise UsageError(f"payloads has {len(payloads)} values for {len(wanted)} keys; give one each, or None.")
+        require_cut(cut, self.barrier)
+        wanted = require_keys("keys", keys)
+        require_payloads(payloads, wanted)
         if not wanted:
             raise UsageError("keys is empty, but an admission has at least one prompt. After the last batch make none.")
         pending = {entry.key: group for group, entry in self._entries.items()}
@@ -197,7 +210,9 @@ class Ledger:
         Refused when the admission is unknown or already admitted, and when pending groups of another admission carry
         the step: on a right dispatch cursor that cannot be, so it is never reconciled by throwing the batch away.
         """
-        cut.require(self.barrier)
+        require_cut(cut, self.barrier)
+        require_kind("admission", admission, Admission, "what `reserve` or `admissions` returned")
+        require_step(step)
         members = [entry for entry in self._entries.values() if entry.admission == admission.id]
         if not members or not {entry.group for entry in members} <= set(admission.groups):
             raise InvariantViolated(
@@ -230,6 +245,7 @@ class Ledger:
         The one write without a slot. It may fall into a window: the cut subtracts what the buffer owns, so it stores
         the same with and without the entry.
         """
+        require_group("group", group)
         if self._entries.pop(group, None) is None:
             return False
         self.barrier.emit("remove_committed", group=group)
@@ -237,7 +253,7 @@ class Ledger:
 
     def drop(self, cut: Cut, group: GroupId, reason: str) -> LedgerEntry:
         """End a pending group untrained, on purpose, and account for its key."""
-        cut.require(self.barrier)
+        require_cut(cut, self.barrier)
         entry = self._pending(group, f"dropped ({reason!r})")
         self.accounts.drop(entry.key, reason)
         del self._entries[group]
@@ -249,11 +265,13 @@ class Ledger:
 
         The event is that of the action, `reserve_batch` or with `from_pool` `drain_pool`, and carries no groups.
         """
-        cut.require(self.barrier)
-        ended = tuple(Key(*key) for key in keys)
-        pending = {entry.key for entry in self._entries.values()}
+        require_cut(cut, self.barrier)
+        ended = require_keys("keys", keys)
+        require_text("reason", reason, "remainder")
+        owners = {entry.key: "is pending" for entry in self._entries.values()}
         for key in ended:
-            owner = "is pending" if key in pending else self.accounts.settled(key)
+            owner = owners.get(key) or self.accounts.settled(key)
+            owners[key] = "is among the keys already"
             if owner is not None:
                 raise InvariantViolated(
                     f"{key} was to be dropped ({reason!r}), but it {owner}. Two owners of one prompt; the likely cause "
@@ -273,8 +291,10 @@ class Ledger:
         stamp (`substitute`); else, when a later group was moved up into the hole (`borrow`), that of a pending group
         stamped with `step`, or a new one where none is pending. The payload is the pool's own copy.
         """
-        cut.require(self.barrier)
+        require_cut(cut, self.barrier)
         old = self._pending(group, "replaced")
+        key = require_key("key", key)
+        require_step(step)
         if old.phase is not Phase.ADMITTED:
             raise InvariantViolated(
                 f"group {group} was to be replaced, but it is only {old.phase.name}. Only a group that was admitted "
@@ -301,7 +321,8 @@ class Ledger:
 
     def fail_attempt(self, cut: Cut, group: GroupId, cause: str) -> LedgerEntry:
         """Count a failed generation of a group that stays pending; the event carries the number of the attempt."""
-        cut.require(self.barrier)
+        require_cut(cut, self.barrier)
+        require_text("cause", cause, "transient")
         before = self._pending(group, f"counted as failed ({cause!r})")
         entry = replace(before, attempt=before.attempt + 1)
         self._entries[group] = entry
@@ -315,7 +336,8 @@ class Ledger:
 
         Wants the exclusive cut: between two sections the buffer may own a group that this still lists.
         """
-        cut.require(self.barrier, exclusive=True)
+        require_cut(cut, self.barrier, exclusive=True)
+        require_kind("owned_elsewhere", owned_elsewhere, Container, "a container of the groups that others own")
         entries = {group: entry for group, entry in self._entries.items() if group not in owned_elsewhere}
         return LedgerSnapshot(
             MappingProxyType(entries), self._next_group, self._next_admission, self.accounts.snapshot()
@@ -323,7 +345,8 @@ class Ledger:
 
     def load(self, cut: Cut, snapshot: LedgerSnapshot) -> None:
         """Replace everything by a snapshot; refused by CheckpointCorrupt when that contradicts itself."""
-        cut.require(self.barrier, exclusive=True)
+        require_cut(cut, self.barrier, exclusive=True)
+        require_kind("snapshot", snapshot, LedgerSnapshot, "a LedgerSnapshot, as `snapshot` returned it")
         snapshot.require_consistent()
         self.accounts.load(snapshot.accounts)
         self._entries = dict(snapshot.entries)
@@ -331,6 +354,7 @@ class Ledger:
         self._next_admission = snapshot.next_admission
 
     def _pending(self, group: GroupId, event: str) -> LedgerEntry:
+        require_group("group", group)
         entry = self._entries.get(group)
         if entry is None:
             raise InvariantViolated(

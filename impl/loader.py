@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from .arguments import require_cut, require_key, require_kind
 from .dataset_identity import Dataset, dataset_digest
 from .errors import CheckpointCorrupt, CheckpointIncompatible, UsageError
 from .keys import Key
@@ -125,12 +126,7 @@ class PromptLoader:
 
     def payload(self, key: Key) -> Any:
         """The prompt of a key, read from the dataset again; for pending prompts after a restore."""
-        if not 0 <= key.index < self._length:
-            raise CheckpointIncompatible(
-                f"{key} is row {key.index} of a dataset that has {self._length} rows. The dataset is another one than "
-                "at the save; resume with the dataset the checkpoint was made with."
-            )
-        return self.dataset[key.index]
+        return self.dataset[row_of(key, self._length)]
 
     # -- checkpoints
 
@@ -144,6 +140,7 @@ class PromptLoader:
         CheckpointIncompatible when it is of another loader, naming each difference; CheckpointCorrupt when no loader
         can be at that place.
         """
+        require_kind("state", state, LoaderState, "a LoaderState, as `state` returned it")
         mine = self._state
         differing = [
             f"{label} {getattr(state, name)!r} (saved) and {getattr(mine, name)!r} (now)"
@@ -156,11 +153,12 @@ class PromptLoader:
                 "Resume with the dataset, seed and batch size of the save, or begin a new run in another directory."
             )
         at_end = state.position == self._length
-        if not (0 <= state.position <= self._length and state.epoch >= 0 and at_end == state.exhausted):
+        whole = type(state.position) is int and type(state.epoch) is int
+        if not (whole and 0 <= state.position <= self._length and state.epoch >= 0 and at_end == state.exhausted):
             raise CheckpointCorrupt(
-                f"the saved loader is at position {state.position} of epoch {state.epoch} with {self._length} prompts, "
-                f"{'exhausted' if state.exhausted else 'not exhausted'}, where no loader can be. The checkpoint was "
-                "damaged or edited; restore an older one."
+                f"the saved loader is at position {state.position!r} of epoch {state.epoch!r} with {self._length} "
+                f"prompts, {'exhausted' if state.exhausted else 'not exhausted'}, where no loader can be. The "
+                "checkpoint was damaged or edited; restore an older one."
             )
         if state.epoch >= self.epochs:
             raise CheckpointIncompatible(
@@ -192,8 +190,19 @@ class PromptLoader:
         self._state = state
 
     def _require(self, cut: Cut, exclusive: bool = False) -> None:
-        cut.require(cut.barrier if self._barrier is None else self._barrier, exclusive)
+        require_cut(cut, self._barrier, exclusive)
         self._barrier = cut.barrier
+
+
+def row_of(key: Key, length: int) -> int:
+    """The row of a key; CheckpointIncompatible when a dataset of `length` rows does not have it."""
+    row = key[1] if isinstance(key, tuple) and len(key) == 2 else None
+    if type(row) is int and not 0 <= row < length:
+        raise CheckpointIncompatible(
+            f"the key {key} is row {row} of a dataset that has {length} rows. The dataset is another one than at the "
+            "save; resume with the dataset the checkpoint was made with."
+        )
+    return require_key("key", key).index
 
 
 _IDENTITY = {

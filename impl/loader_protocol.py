@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from .arguments import is_key
 from .errors import UsageError
 from .loader import Batch
 
@@ -54,8 +55,8 @@ def checked_batch(batch: object, at_most: int) -> Batch | None:
         return None
     if not isinstance(batch, Batch):
         raise UsageError(f"loader: next_batch returned a {type(batch).__name__}; it must return a Batch, or None.")
-    wrong = [key for key in batch.keys if not _is_key(key)]
-    epochs = {key[0] for key in batch.keys if _is_key(key)}
+    wrong = [key for key in batch.keys if not is_key(key)]
+    epochs = {key[0] for key in batch.keys if is_key(key)}
     if wrong:
         what = f"{wrong[0]!r} among its keys; a key is (epoch, row), two whole numbers of 0 or more"
     elif not 1 <= len(batch.keys) <= at_most:
@@ -67,7 +68,3 @@ def checked_batch(batch: object, at_most: int) -> Batch | None:
     else:
         return batch
     raise UsageError(f"loader: next_batch returned a batch with {what}. Nothing of it was reserved.")
-
-
-def _is_key(key: object) -> bool:
-    return isinstance(key, tuple) and len(key) == 2 and all(type(number) is int and number >= 0 for number in key)

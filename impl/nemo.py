@@ -203,7 +203,8 @@ class DataPlaneCheckpointBarrier(CheckpointBarrier):
 
 def _new_kinds(extra_kinds: Iterable[str]) -> tuple[str, ...]:
     """`extra_kinds` as a tuple without repetitions; UsageError unless each is a name."""
-    kinds = (extra_kinds,) if isinstance(extra_kinds, str) else tuple(extra_kinds)
-    if isinstance(extra_kinds, str) or not all(isinstance(kind, str) and kind for kind in kinds):
+    named = isinstance(extra_kinds, Iterable) and not isinstance(extra_kinds, str | bytes)
+    kinds = tuple(extra_kinds) if named else ()
+    if not named or not all(isinstance(kind, str) and kind for kind in kinds):
         raise UsageError(f"extra_kinds is {extra_kinds!r}, but must be a collection of names, like ['weight_syncs'].")
     return tuple(kind for kind in dict.fromkeys(kinds) if kind not in CHECKPOINT_MUTATION_KINDS)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from .arguments import require_kind
 from .errors import InvariantViolated, UsageError
 
 
@@ -48,6 +49,11 @@ class Permit:
             )
         self._spent = True
         pool.place_permit()
+
+
+def require_permit(permit: object) -> None:
+    """UsageError unless this is a permit, of whichever pool."""
+    require_kind("permit", permit, Permit, "what `acquire_permit` returned")
 
 
 class PermitPool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .arguments import require_count, require_group, require_items, require_key, require_kind, require_step
 from .errors import InvariantViolated
 from .plane import DataPlane, Rows
 
@@ -47,6 +48,22 @@ class BufferSnapshot:
         return slot is not None and slot.ready
 
 
+def require_slot(name: str, group: GroupId, key: Key, step: int | None, weight: int) -> None:
+    """UsageError unless these make a slot; `name` is what the caller calls the group."""
+    require_group(name, group)
+    require_key("key", key)
+    require_step(step)
+    require_count("weight", weight, least=0)
+
+
+def checked_slots(slots: Iterable[Slot]) -> tuple[Slot, ...]:
+    """`slots` as a tuple; UsageError unless each is one."""
+    found = require_items("slots", slots, "slots, as a snapshot has them")
+    for slot in found:
+        require_kind("one of slots", slot, Slot, "a Slot, as a snapshot has it")
+    return found
+
+
 class Claim:
     """The groups the open train step has taken.
 
@@ -77,6 +94,7 @@ class Claim:
         self._derived = {}
 
     def _require_mine(self, group: GroupId) -> None:
+        require_group("group", group)
         if not self.open or group not in self.groups:
             raise InvariantViolated(
                 f"group {group} is not in the claim of step {self.step}"

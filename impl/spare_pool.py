@@ -16,14 +16,23 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from .arguments import (
+    require_count,
+    require_cut,
+    require_items,
+    require_key,
+    require_keys,
+    require_kind,
+    require_payloads,
+)
 from .errors import CheckpointCorrupt, InvariantViolated, UsageError
 from .keys import Key
+from .ledger import Ledger
+from .loader import Batch
 
 if TYPE_CHECKING:
     from .barrier import Cut
     from .barrier.cut import Named
-    from .ledger import Ledger
-    from .loader import Batch
 
 
 class Unread:
@@ -64,6 +73,7 @@ class SparePool:
 
     def bind_ledger(self, ledger: Ledger) -> None:
         """Let the pool check ownership against `ledger`. A Controller always does this."""
+        require_kind("ledger", ledger, Ledger, "the Ledger of the run")
         if self._ledger is not None and self._ledger is not ledger:
             raise UsageError("the spare pool is bound to another ledger already. One run has one ledger.")
         if self._barrier is not None and self._barrier is not ledger.barrier:
@@ -101,11 +111,15 @@ class SparePool:
         first admission for one, is the caller's to decide.
         """
         self._require(cut)
-        keys = tuple(Key(*key) for key in batch.keys)
+        require_kind("batch", batch, Batch, "a Batch, as the loader returned it")
+        keys = require_keys("batch.keys", batch.keys)
         if not keys:
             raise UsageError("batch has no prompts; a batch that is diverted has at least one.")
-        if payloads is not None and len(payloads) != len(keys):
-            raise UsageError(f"payloads has {len(payloads)} values for {len(keys)} keys; give one each, or None.")
+        if not isinstance(batch.prompts, tuple) or len(batch.prompts) != len(keys):
+            raise UsageError(
+                f"batch.prompts is {batch.prompts!r}, and there are {len(keys)} keys; give one prompt each."
+            )
+        require_payloads(payloads, keys)
         held = {spare.key for spare in self._spares}
         for key in keys:
             self._require_nobodys(key, held)
@@ -126,8 +140,7 @@ class SparePool:
     def take_many(self, cut: Cut, count: int) -> tuple[Spare, ...]:
         """The `count` oldest spares; they must have another owner, or an account, in the same section."""
         self._require(cut)
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise UsageError(f"count is {count!r}; it must be a whole number of at least 1.")
+        require_count("count", count, least=1)
         if len(self._spares) < count:
             raise InvariantViolated(
                 f"{count} spares were to be taken from a pool of {len(self._spares)}. Another section took the others; "
@@ -145,7 +158,10 @@ class SparePool:
     def load(self, cut: Cut, spares: Iterable[Spare]) -> None:
         """Replace everything; refused by CheckpointCorrupt when a key comes twice."""
         self._require(cut, exclusive=True)
-        loaded = tuple(spares)
+        loaded = require_items("spares", spares, "spares, as `snapshot` returned them")
+        for spare in loaded:
+            require_kind("one of spares", spare, Spare, "a Spare, as `snapshot` returned it")
+            require_key("the key of one of spares", spare.key)
         keys = {spare.key for spare in loaded}
         if len(keys) != len(loaded):
             raise CheckpointCorrupt(
@@ -155,7 +171,7 @@ class SparePool:
         self._spares = deque(loaded)
 
     def _require(self, cut: Cut, exclusive: bool = False) -> None:
-        cut.require(cut.barrier if self._barrier is None else self._barrier, exclusive)
+        require_cut(cut, self._barrier, exclusive)
         self._barrier = cut.barrier
 
     def _require_nobodys(self, key: Key, held: set[Key]) -> None:

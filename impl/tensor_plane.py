@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 
+from .arguments import require_cut, require_group, require_groups, require_kind
 from .device import Device
 from .errors import CheckpointCorrupt, InvariantViolated, UsageError
 from .pinned_pool import PinnedPool
@@ -109,6 +110,7 @@ class TensorPlane:
         `ready` is the event that `commit` will be given, if any: a digest is taken behind it. `RowsBehind` brings it
         along, and `commit` need not be given it again.
         """
+        require_group("group", group)
         if not isinstance(rows, Mapping) or not rows:
             raise UsageError(
                 f"rows of group {group}: {type(rows).__name__} given; a group's rows are a mapping of at least one "
@@ -180,7 +182,9 @@ class TensorPlane:
         Without it an event is recorded on the committing thread's current stream, which is right when that thread
         also launched the work that wrote the tensors.
         """
-        cut.require(cut.barrier)
+        require_cut(cut)
+        require_group("group", group)
+        require_kind("staged", staged, Record, "what `stage` returned")
         if staged.group != group or group in self._records:
             raise InvariantViolated(
                 f"group {group}: rows staged for group {staged.group} were to be committed"
@@ -208,6 +212,7 @@ class TensorPlane:
 
     def rows(self, group: GroupId) -> Mapping[str, torch.Tensor]:
         """A group's rows, safe to use on this thread's current stream, also after they were cleared."""
+        require_group("group", group)
         record = self._records.get(group)
         if record is None:
             raise InvariantViolated(f"group {group} has no rows. It was cleared, or never committed.")
@@ -215,7 +220,11 @@ class TensorPlane:
         return put_together(record.tensors, record.jagged)
 
     def derive(self, rows: Rows, columns: Rows) -> Mapping[str, torch.Tensor]:
-        checked, jagged = checked_rows(columns)
+        if not isinstance(columns, Mapping) or not columns:
+            raise UsageError(
+                f"columns: {type(columns).__name__} given; they are a mapping of at least one field name to a tensor."
+            )
+        checked, jagged = checked_rows(columns, "columns")
         owned = {field: cloned(tensor) if is_small_view(tensor) else tensor for field, tensor in checked.items()}
         return MappingProxyType({**rows, **put_together(owned, jagged)})
 
@@ -224,15 +233,17 @@ class TensorPlane:
 
     def clear(self, group: GroupId) -> None:
         """Forget a group's rows. A capture that holds them keeps the tensors alive until it is dropped."""
+        require_group("group", group)
         self._records.pop(group, None)
 
     # -- checkpoint -----------------------------------------------------------------------------------------------
 
     def capture(self, cut: Cut, groups: Iterable[GroupId]) -> TensorCapture:
         """References to the rows of `groups` as of this instant."""
-        cut.require(cut.barrier, exclusive=True)
+        require_cut(cut, exclusive=True)
+        wanted = require_groups("groups", groups)
         self._open_captures += 1
-        return TensorCapture(self._records.copy(), tuple(groups))
+        return TensorCapture(self._records.copy(), wanted)
 
     def persist(self, capture: TensorCapture, writer: RowsWriter) -> None:
         """Write the captured rows; on the writer thread. A record changed since its commit fails the save.
@@ -251,8 +262,13 @@ class TensorPlane:
                     being_written[file.name] = file
                     yield file.name, file.tensors
 
-            # Several at a time; the memory of each goes back as soon as that one is durable.
-            writer.write_tensor_files(handed_out(), lambda name: being_written.pop(name).give_back())
+            try:
+                # Several at a time; the memory of each goes back as soon as that one is durable.
+                writer.write_tensor_files(handed_out(), lambda name: being_written.pop(name).give_back())
+            finally:
+                # After an error: the writer has seen to the end of what was under way, so nobody reads these now.
+                for file in being_written.values():
+                    file.give_back()
         writer.write_json(_INDEX, {"fields": fields, "jagged": {group: each for group, each in jagged.items() if each}})
         # After the writing, so that a change in the middle of it is seen as well as one before.
         for group in capture.groups:
@@ -333,7 +349,10 @@ class TensorPlane:
 
     def load(self, cut: Cut, loaded: Mapping[GroupId, Record]) -> None:
         """Replace every record by what `read` returned."""
-        cut.require(cut.barrier, exclusive=True)
+        require_cut(cut, exclusive=True)
+        require_kind("loaded", loaded, Mapping, "what `read` returned")
+        for record in loaded.values():
+            require_kind("a record of loaded", record, Record, "what `read` returned")
         self._records = dict(loaded)
 
     def statistics(self) -> Mapping[str, int]:
@@ -355,8 +374,14 @@ class TensorPlane:
 
 
 def _there(device: str | torch.device) -> torch.device:
-    """The device, unless this process has none of that name."""
-    wanted = torch.device(device)
+    """The device, unless torch does not know it or this process has none of that name."""
+    # None would be the current default device, which is not the one that this plane says.
+    if not isinstance(device, str | int | torch.device) or isinstance(device, bool):
+        raise UsageError(f"device is {device!r}; it must be a torch.device or its name, like 'cpu' or 'cuda:0'.")
+    try:
+        wanted = torch.device(device)
+    except RuntimeError as error:
+        raise UsageError(f"device is {device!r}, which torch does not know: {error}") from error
     # Counted without initialising CUDA.
     if wanted.type == "cuda" and (wanted.index or 0) >= torch.cuda.device_count():
         raise UsageError(

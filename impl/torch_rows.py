@@ -12,17 +12,17 @@ from .torch_jagged import is_jagged, taken_apart
 _LONGEST_FIELD = 900
 
 
-def _checked(field: str, tensor: object) -> torch.Tensor:
+def _checked(field: str, tensor: object, argument: str) -> torch.Tensor:
     """Return the detached tensor, or refuse with the field and the reason."""
     if not isinstance(field, str) or not field or len(field) > _LONGEST_FIELD or "\0" in field:
         raise UsageError(
-            f"rows: the field name {field!r} cannot be stored; it must be a text of 1 to {_LONGEST_FIELD} characters "
-            "without NUL."
+            f"{argument}: the field name {field!r} cannot be stored; it must be a text of 1 to {_LONGEST_FIELD} "
+            "characters without NUL."
         )
     if not isinstance(tensor, torch.Tensor):
         raise UsageError(
-            f"rows['{field}'] is a {type(tensor).__name__}, not a torch.Tensor. A group's rows map field names to "
-            "tensors; convert it with torch.as_tensor, or keep it out of the rows."
+            f"{argument}['{field}'] is a {type(tensor).__name__}, not a torch.Tensor. A group's rows map field names "
+            "to tensors; convert it with torch.as_tensor, or keep it out of the rows."
         )
     reason = ""
     if is_jagged(tensor):
@@ -39,18 +39,18 @@ def _checked(field: str, tensor: object) -> torch.Tensor:
         reason = "is on the meta device and has no data"
     if reason:
         raise UsageError(
-            f"rows['{field}'] {reason}. Only dense and jagged tensors can be kept; store dense parts (such as values "
-            "and indices) in fields of their own."
+            f"{argument}['{field}'] {reason}. Only dense and jagged tensors can be kept; store dense parts (such as "
+            "values and indices) in fields of their own."
         )
     return tensor.detach()
 
 
-def checked_rows(rows: Rows) -> tuple[dict[str, torch.Tensor], dict[str, int]]:
+def checked_rows(rows: Rows, argument: str = "rows") -> tuple[dict[str, torch.Tensor], dict[str, int]]:
     """The rows as plain tensors, checked; jagged ones taken apart, with the ragged dimension of each."""
     tensors: dict[str, torch.Tensor] = {}
     jagged: dict[str, int] = {}
     for field, given in rows.items():
-        tensor = _checked(field, given)
+        tensor = _checked(field, given, argument)
         if not is_jagged(tensor):
             tensors[field] = tensor
             continue
@@ -58,7 +58,7 @@ def checked_rows(rows: Rows) -> tuple[dict[str, torch.Tensor], dict[str, int]]:
         taken = [name for name in parts if name in rows]
         if taken:
             raise UsageError(
-                f"rows['{field}'] is jagged and is kept as {', '.join(parts)}, but there is a field {taken[0]!r} "
+                f"{argument}['{field}'] is jagged and is kept as {', '.join(parts)}, but there is a field {taken[0]!r} "
                 "already. Give one of them another name."
             )
         tensors.update(parts)

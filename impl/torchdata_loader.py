@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from torchdata.stateful_dataloader import StatefulDataLoader
 
+from .arguments import require_cut, require_kind
 from .dataset_identity import Dataset, dataset_digest
 from .errors import CheckpointIncompatible, UsageError
 from .keys import Key
-from .loader import Batch
+from .loader import Batch, row_of
 from .thread_of_its_own import in_thread_of_its_own
 from .torch_loader_state import decode_state, encode_state
 from .torchdata_state import TorchdataLoaderState, check_place
@@ -152,12 +153,7 @@ class TorchdataPromptLoader:
 
     def payload(self, key: Key) -> Any:
         """The prompt of a key, read from the dataset again, in this process."""
-        if not 0 <= key.index < len(self._dataset):
-            raise CheckpointIncompatible(
-                f"{key} is row {key.index} of a dataset that has {len(self._dataset)} rows. The dataset is another one "
-                "than at the save; resume with the dataset the checkpoint was made with."
-            )
-        return self._dataset.rows[key.index]
+        return self._dataset.rows[row_of(key, len(self._dataset))]
 
     def close(self) -> None:
         """Let the worker processes go. A later batch starts new ones at the same place."""
@@ -177,6 +173,7 @@ class TorchdataPromptLoader:
         CheckpointIncompatible when it is of another loader, naming each difference; CheckpointCorrupt when no loader
         can be at that place.
         """
+        require_kind("state", state, TorchdataLoaderState, "a TorchdataLoaderState, as `state` returned it")
         check_place(state, self._state, self._own_batches, self.epochs)
 
     def load_state(self, state: TorchdataLoaderState, cut: Cut | None = None) -> None:
@@ -304,7 +301,7 @@ class TorchdataPromptLoader:
             raise UsageError(f"{what} was called while prepare() reads a batch. Await prepare() first.")
 
     def _require(self, cut: Cut, exclusive: bool = False) -> None:
-        cut.require(cut.barrier if self._barrier is None else self._barrier, exclusive)
+        require_cut(cut, self._barrier, exclusive)
         self._barrier = cut.barrier
 
 

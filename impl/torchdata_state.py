@@ -49,7 +49,8 @@ def check_place(state: TorchdataLoaderState, here: TorchdataLoaderState, own_bat
     rows = set(state.leftover)
     at_end = state.own_batches == own_batches and not rows
     if not (
-        state.epoch >= 0
+        type(state.epoch) is int
+        and state.epoch >= 0
         and 0 <= state.own_batches <= own_batches
         and between == (state.dataloader is not None)
         and len(rows) == len(state.leftover)

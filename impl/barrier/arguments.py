@@ -30,6 +30,13 @@ class Tracer(Protocol):
     def __call__(self, action: str, /, **fields: object) -> None: ...
 
 
+def label(name: str, value: object) -> str:
+    """`value` as a label in statistics and messages; UsageError when it is no text."""
+    if isinstance(value, str):
+        return value
+    raise UsageError(f"{name} is {value!r}, but must be a text: it is a label in statistics and messages.")
+
+
 def seconds(name: str, value: float | None) -> float | None:
     """`value` as a limit, None for no limit; UsageError when it cannot be one."""
     if value is None:

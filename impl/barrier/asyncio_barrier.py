@@ -20,7 +20,7 @@ from time import monotonic
 
 from ..errors import WrongLoop
 from .admission import NEW
-from .arguments import UNSET, Tracer, Unset, seconds
+from .arguments import UNSET, Tracer, Unset, label, seconds
 from .asyncio_sections import AsyncioSection, CheckpointSection, ImmediateSection, MutationSection
 from .front_end import BarrierFrontEnd
 from .section import Section, Timer, raise_refusal
@@ -52,7 +52,8 @@ class CheckpointBarrier(BarrierFrontEnd):
         section = MutationSection()
         frame = _getframe(1)
         section.barrier = self
-        section.kind = kind
+        # Asked here, since asking a function costs every section as much as the label itself.
+        section.kind = kind if type(kind) is str else label("kind", kind)
         section.standing = NEW
         section.code = frame.f_code
         section.instruction = frame.f_lasti
@@ -63,7 +64,7 @@ class CheckpointBarrier(BarrierFrontEnd):
         section = ImmediateSection()
         frame = _getframe(1)
         section.barrier = self
-        section.kind = kind
+        section.kind = kind if type(kind) is str else label("kind", kind)
         section.standing = NEW
         section.code = frame.f_code
         section.instruction = frame.f_lasti

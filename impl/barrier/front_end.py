@@ -10,10 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
-from ..errors import BarrierClosed, DrainTimeout, Holder, WrongLoop
+from ..errors import BarrierClosed, DrainTimeout, Holder, UsageError, WrongLoop
 from .admission import LIVE, WAITING, AdmissionCore, Ticket
 from .arguments import UNSET, Tracer, Unset, seconds
-from .cut import Cut
+from .cut import HELD, Cut, outer_sections
 from .detached import DetachedContext
 from .hold_watch import HoldWatch
 from .section import Section, Timer
@@ -30,6 +30,10 @@ class BarrierFrontEnd(ABC):
         hold_warning: float | None = None,
         trace: Tracer | None = None,
     ) -> None:
+        if not isinstance(name, str) or not name:
+            raise UsageError(f"name is {name!r}, but must be a text: it is the barrier's name in messages.")
+        if trace is not None and not callable(trace):
+            raise UsageError(f"trace is {trace!r}, but must be a function that takes every event, or None.")
         self.name = name
         self._trace = trace
         self._sections_named = 0
@@ -96,6 +100,13 @@ class BarrierFrontEnd(ABC):
         """A plain context manager: tasks started inside may outlive the sections that their starter holds."""
         return DetachedContext(self, self._current_task)
 
+    def require_outside(self) -> None:
+        """Raise BarrierReentered when the caller's context holds a section of this barrier; changes nothing.
+
+        For an operation that opens a section only when there is work: it answers the same when there is none.
+        """
+        outer_sections(HELD.get(), self)
+
     @property
     def tracer(self) -> Tracer | None:
         """Whoever is called with every event."""
@@ -131,6 +142,8 @@ class BarrierFrontEnd(ABC):
 
         The first reason stays. Call it in the barrier's own thread.
         """
+        if not isinstance(reason, str) or not reason:
+            raise UsageError(f"reason is {reason!r}, but must be a text: whoever is refused later reads it.")
         self._refuse_close_from_outside()
         if self._core.closed_because is not None:
             return

@@ -26,7 +26,7 @@ from trio.lowlevel import Abort, Task, TrioToken, wait_task_rescheduled
 
 from ..errors import WrongLoop
 from .admission import LIVE, NEW, WAITING
-from .arguments import UNSET, Tracer, Unset, seconds
+from .arguments import UNSET, Tracer, Unset, label, seconds
 from .front_end import BarrierFrontEnd
 from .section import Section, Timer, raise_refusal
 from .trio_sections import CheckpointSection, ImmediateSection, MutationSection, TrioSection
@@ -82,7 +82,7 @@ class CheckpointBarrier(BarrierFrontEnd):
     def _prepare(self, section: TrioSection, kind: str) -> None:
         caller = _getframe(2)
         section.barrier = self
-        section.kind = kind
+        section.kind = kind if type(kind) is str else label("kind", kind)
         section.standing = NEW
         section.code = caller.f_code
         section.instruction = caller.f_lasti

@@ -41,7 +41,7 @@ from .participants import (
 )
 from .pending import CheckpointInfo, PendingSave, SaveStatistics, SnapshotSkipped
 from .publication import Publication, Written, failure_of
-from .refusals import require_own_directory, require_still
+from .refusals import require_choice, require_own_directory, require_settings, require_still, require_trainer
 from .restoring import Expected, Plan, Restored, newest_valid, read_plan
 from .save_log import CheckpointerStatistics, SaveLog
 from .trainer_only import TrainerPlan, read_trainer_plan
@@ -72,17 +72,13 @@ class Checkpointer:
         executor: Executor | Unset | None = UNSET,
         identity: WriterIdentity | None = None,
     ) -> None:
-        if verify not in ("off", "sampled", "digest"):
-            raise UsageError(f"verify={verify!r} is unknown; it is 'off', 'sampled' or 'digest'.")
+        require_settings(directory, barrier, verify, files, executor, identity)
         self.barrier = barrier
         self.directory = os.path.abspath(os.fspath(directory))
         self._verify = verify
-        self._store = CheckpointStore(
-            self.directory,
-            PosixFiles() if files is None else files,
-            keep,
-            WriterIdentity.of_this_process() if identity is None else identity,
-        )
+        files = PosixFiles() if files is None else files
+        identity = WriterIdentity.of_this_process() if identity is None else identity
+        self._store = CheckpointStore(self.directory, files, keep, identity)
         self._writer = WriterThread(executor)
         self._parts: Participants | None = None
         self._identity: Identity | None = None
@@ -122,10 +118,11 @@ class Checkpointer:
         """
         if self._parts is not None:
             raise UsageError("attach() was called twice. A checkpointer saves one run; make another one for another.")
-        check_savable(sampler, loader, buffer.plane)
         counters = HeldCounters() if counters is None else counters
         pool = NoPool() if pool is None else pool
         parts = Participants(ledger, loader, sampler, buffer, counters, generations, recovery, pool)
+        parts.require_good()
+        check_savable(sampler, loader, buffer.plane)
         parts.require_barrier(self.barrier)
         self._identity = identity_of(loader, sampler, generations)
         self._parts = parts
@@ -157,6 +154,7 @@ class Checkpointer:
         Between steps only, with no open claim. A second save waits until the first is durable. Raises the error of an
         earlier save that nobody has learnt of, before anything is read.
         """
+        require_trainer(trainer)
         pending = await self._begin("full" if self._attached().recovery else "trainer", trainer)
         assert isinstance(pending, PendingSave)
         return pending
@@ -277,6 +275,7 @@ class Checkpointer:
         failed while parts were being replaced, the barrier is closed for good.
         """
         parts = self._attached()
+        require_choice(step, load_buffer, trainer)
         self._require_idle()
         self._restoring = True
         try:
@@ -315,8 +314,8 @@ class Checkpointer:
     def latest(self) -> CheckpointInfo | None:
         """The newest checkpoint whose manifest and lengths are right; None if there is none at all.
 
-        Reads names and manifests, not the files: only a restore compares digests. Raises CheckpointCorrupt if there
-        are checkpoints and none is valid, so that nobody begins from nothing beside a damaged run.
+        Reads no files but manifests: only a restore compares digests. Raises CheckpointCorrupt if there are
+        checkpoints and none is valid, so that nobody begins from nothing beside a damaged run.
         """
         return newest_valid(self._store)
 

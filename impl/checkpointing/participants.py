@@ -10,6 +10,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..arguments import require_abilities, require_count, require_flag
 from ..errors import UsageError
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class LedgerPart(Protocol):
 
 
 class StatePart(Protocol):
-    """A part whose whole state is one record of plain values: the loader.
+    """A part whose whole state is one record of plain values: the loader, the sampler.
 
     `check_state(state)`, if there is one, raises what `load_state` would and changes nothing; a restore asks it first.
     """
@@ -144,6 +145,22 @@ class Participants:
     generations: int | None = None
     recovery: bool = True
     pool: PoolPart = field(default_factory=NoPool)
+
+    def require_good(self) -> None:
+        """Refuse a part that lacks what a save or a restore asks of it, and settings that are none."""
+        if self.generations is not None:
+            require_count("generations", self.generations, least=1)
+        require_flag("recovery", self.recovery)
+        for name, wanted in (
+            ("ledger", LedgerPart),
+            ("loader", StatePart),
+            ("sampler", SamplerPart),
+            ("buffer", BufferPart),
+            ("pool", PoolPart),
+            ("counters", CountersPart),
+        ):
+            abilities = sorted(ability for part in wanted.__mro__ for ability in vars(part) if ability[0] != "_")
+            require_abilities(name, getattr(self, name), abilities, f"a {wanted.__name__}")
 
     def require_barrier(self, barrier: object) -> None:
         """Refuse a part whose writers another barrier lets in."""

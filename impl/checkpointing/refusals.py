@@ -1,16 +1,50 @@
-"""What the checkpointer refuses because of the state of the run or of the directory. Looks only."""
+"""What the checkpointer refuses: wrong arguments, and a run or a directory in the wrong state. Looks only."""
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
+from ..arguments import require_abilities, require_flag, require_kind, require_step
+from ..barrier import CheckpointBarrier, Unset
 from ..errors import CheckpointIncompatible, UsageError
+from ..store.lock import WriterIdentity
 from .participants import BufferPart
 
 if TYPE_CHECKING:
-    from ..barrier import CheckpointBarrier
     from ..store.manifest import Identity
     from ..store.retention import Known
+
+
+def require_settings(
+    directory: object, barrier: object, verify: object, files: object, executor: object, identity: object
+) -> None:
+    """Refuse what a checkpointer cannot be made with; UsageError names it."""
+    if not isinstance(directory, str | os.PathLike) or not os.fspath(directory):
+        raise UsageError(f"directory is {directory!r}; it must be a path, as a text or a Path.")
+    require_kind("barrier", barrier, CheckpointBarrier, "a CheckpointBarrier, asyncio's")
+    if verify not in ("off", "sampled", "digest"):
+        raise UsageError(f"verify={verify!r} is unknown; it is 'off', 'sampled' or 'digest'.")
+    if files is not None:
+        require_abilities("files", files, ("open_new", "rename", "lock"), "a Files, like PosixFiles()")
+    if executor is not None:
+        require_kind("executor", executor, (Executor, Unset), "an Executor, or None for the loop's own")
+    if identity is not None:
+        require_kind("identity", identity, WriterIdentity, "a WriterIdentity, or None")
+
+
+def require_choice(step: int | None, load_buffer: bool, trainer: object) -> None:
+    """Refuse what a restore cannot be asked for."""
+    require_step(step)
+    require_flag("load_buffer", load_buffer)
+    require_trainer(trainer)
+
+
+def require_trainer(trainer: object) -> None:
+    """Refuse what can be neither saved nor loaded as the trainer's state; None is no trainer."""
+    if trainer is not None:
+        require_abilities("trainer", trainer, ("stage", "persist", "load"), "a TrainerState, or None")
 
 
 def require_still(barrier: CheckpointBarrier, buffer: BufferPart) -> None:

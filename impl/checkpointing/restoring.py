@@ -78,6 +78,7 @@ class Expected:
     sampler_state: Any
     loader_state: Any
     check_loader: Callable[[Any], None]
+    check_sampler: Callable[[Any], None]
     check_counters: Callable[[Counters], None]
     check_fits: Callable[[int], None]
     has_pool: bool
@@ -91,6 +92,7 @@ class Expected:
             sampler_state=parts.sampler.state(),
             loader_state=parts.loader.state(),
             check_loader=getattr(parts.loader, "check_state", _not_checked),
+            check_sampler=getattr(parts.sampler, "check_state", _not_checked),
             check_counters=getattr(parts.counters, "check_counters", _not_checked),
             check_fits=parts.buffer.check_fits,
             has_pool=not isinstance(parts.pool, NoPool),
@@ -247,6 +249,7 @@ def _plan(
     sampler_state = rebuilt_state(documents.sampler.state, expected.sampler_state, f"{reader.name}/{doc.SAMPLER}")
     loader_state = rebuilt_state(documents.loader.state, expected.loader_state, f"{reader.name}/{doc.LOADER}")
     check_cursor(documents, sampler_state)
+    expected.check_sampler(sampler_state)
     expected.check_loader(loader_state)
     counters = Counters(documents.trainer.version, documents.trainer.step, dict(documents.trainer.budgets))
     expected.check_counters(counters)

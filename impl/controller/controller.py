@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ..arguments import require_kind
 from ..barrier import CheckpointBarrier
 from ..buffer import ReplayBuffer
 from ..checkpointing.artifacts import identity_of
+from ..checkpointing.checkpointer import Checkpointer
+from ..checkpointing.refusals import require_trainer
 from ..errors import CheckpointNotFound, UsageError
 from ..ledger import Ledger, Phase
 from ..loader_protocol import Loader
@@ -31,7 +34,6 @@ from .train_pump import TrainPump
 from .watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from ..checkpointer import Checkpointer
     from ..trainer_state import TrainerState
 
 logger = logging.getLogger("cleancut.controller")
@@ -57,6 +59,14 @@ class Controller:
         buffer: ReplayBuffer | None = None,
         trainer: TrainerState | None = None,
     ) -> None:
+        for name, part, kind in (
+            ("checkpointer", checkpointer, Checkpointer),
+            ("config", config, ControllerConfig),
+            ("buffer", buffer, ReplayBuffer),
+        ):
+            if part is not None:
+                require_kind(name, part, kind, f"a {kind.__name__}, or None")
+        require_trainer(trainer)
         self.config = config if config is not None else ControllerConfig()
         self._generate = UserFunction("generate", generate, threads=self.config.max_in_flight, see_out=False)
         self._train = UserFunction("train", train, threads=1, see_out=True)

@@ -200,6 +200,7 @@ class Generation:
         The permit of the new generation is waited for outside the slot. If others took the last spare meanwhile, the
         step is one smaller after all.
         """
+        self._parts.barrier.require_outside()
         if not self._pending(group):
             return
         permit = await self.in_flight.acquire()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..arguments import require_cut
 from ..checkpointing.participants import Counters
 from ..errors import CheckpointCorrupt
 from ..samplers import Sampler
@@ -37,26 +38,26 @@ class Progress:
 
     def step_passed(self, cut: Cut) -> None:
         """Version + 1; what waits at the sampler's gate is woken."""
-        cut.require(self._barrier)
+        require_cut(cut, self._barrier)
         self._version += 1
         self._sampler.advance(self._version)
 
     def count_failure(self, cut: Cut, group: GroupId, cause: Cause) -> int:
         """Count one more failure of `group`; return how many of this cause there are."""
-        cut.require(self._barrier)
+        require_cut(cut, self._barrier)
         count = self._failures.get((group, cause), 0) + 1
         self._failures[group, cause] = count
         return count
 
     def forget_failures(self, cut: Cut, group: GroupId) -> None:
         """The group is committed or given up: its budget has served."""
-        cut.require(self._barrier)
+        require_cut(cut, self._barrier)
         self._failures.pop((group, "transient"), None)
         self._failures.pop((group, "data"), None)
 
     def read(self, cut: Cut) -> Counters:
         """The counters for a checkpoint. The step of a full save is the version: it is taken between steps."""
-        cut.require(self._barrier)
+        require_cut(cut, self._barrier)
         budgets = {f"{group}/{cause}": count for (group, cause), count in self._failures.items()}
         return Counters(version=self._version, step=self._version, budgets=budgets)
 
@@ -68,7 +69,7 @@ class Progress:
     def load(self, cut: Cut, counters: Counters) -> None:
         """Replace the counters by saved ones, and advance the sampler to the saved version."""
         failures = {_parsed(name): count for name, count in counters.budgets.items()}
-        cut.require(self._barrier, exclusive=True)
+        require_cut(cut, self._barrier, exclusive=True)
         self._failures = failures
         self._version = counters.version
         self._sampler.advance(self._version)

@@ -66,6 +66,7 @@ class SaveSchedule:
 
     async def save_if_due(self) -> None:
         """Take a full save if one is due; returns when the window is over, while it is still being written."""
+        self._parts.barrier.require_outside()
         if self.due:
             await self._save()
 

@@ -169,6 +169,7 @@ class TrainPump:
     async def give_up_stale(self) -> None:
         """Evict ready groups that are too old, abort those in flight; looks again inside the section."""
         parts = self._parts
+        parts.barrier.require_outside()
         if not parts.sampler.stale(parts.buffer.slots, parts.progress.version):
             return
         self._doing = "gives up stale groups"

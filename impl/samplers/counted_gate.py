@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from .step_sampler import StepSampler, require_count
+from ..arguments import require_count
+from .step_sampler import StepSampler
 
 
 class CountedGateSampler(StepSampler):
@@ -33,7 +34,7 @@ class CountedGateSampler(StepSampler):
         return whole * self._cursor - self._dropped < whole * (self._version + self.staleness)
 
     def capacity_needed(self, groups_per_step: int) -> int:
-        return groups_per_step * (self.staleness + 1)
+        return require_count("groups_per_step", groups_per_step, least=1) * (self.staleness + 1)
 
     def parameters(self) -> Mapping[str, int | str]:
         return {"staleness": self.staleness}

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
+from ..arguments import require_count
 from ..errors import InvariantViolated
 from .protocol import SlotView
-from .step_sampler import StepSampler, require_count
+from .step_sampler import StepSampler, require_selection
 
 if TYPE_CHECKING:
     from ..keys import GroupId
@@ -36,6 +37,7 @@ class InOrderSampler(StepSampler):
 
     def select(self, slots: Mapping[GroupId, SlotView], version: int, target: int) -> tuple[GroupId, ...]:
         """The ready groups stamped with `version` once all `target` of them are there."""
+        require_selection(version, target)
         chosen = tuple(
             slot.group for slot in slots.values() if slot.step == version and slot.ready and not slot.claimed
         )
@@ -48,6 +50,7 @@ class InOrderSampler(StepSampler):
 
     def stale(self, slots: Mapping[GroupId, SlotView], version: int) -> tuple[GroupId, ...]:
         """Ready groups of steps that have passed; a group in flight is never given up."""
+        require_count("version", version, least=0)
         return tuple(
             slot.group
             for slot in slots.values()
@@ -55,7 +58,7 @@ class InOrderSampler(StepSampler):
         )
 
     def capacity_needed(self, groups_per_step: int) -> int:
-        return groups_per_step * (self.lookahead + 1)
+        return require_count("groups_per_step", groups_per_step, least=1) * (self.lookahead + 1)
 
     def parameters(self) -> Mapping[str, int | str]:
         return {"lookahead": self.lookahead}

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, ClassVar
 
+from ..arguments import require_count
 from .counted_gate import CountedGateSampler
 from .protocol import SlotView
+from .step_sampler import require_selection
 
 if TYPE_CHECKING:
     from ..keys import GroupId
@@ -24,10 +26,12 @@ class ReadyFirstSampler(CountedGateSampler):
 
     def select(self, slots: Mapping[GroupId, SlotView], version: int, target: int) -> tuple[GroupId, ...]:
         """The `target` ready groups that arrived first, none dispatched at a later version than this one."""
+        require_selection(version, target)
         ready = (slot.group for slot in slots.values() if slot.ready and not slot.claimed and slot.weight <= version)
         chosen = tuple(islice(ready, max(target, 0)))
         return chosen if chosen and len(chosen) == target else ()
 
     def stale(self, slots: Mapping[GroupId, SlotView], version: int) -> tuple[GroupId, ...]:
         """None, ever."""
+        require_count("version", version, least=0)
         return ()

@@ -11,7 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from ..errors import CheckpointIncompatible, InvariantViolated, UsageError
+from ..arguments import require_count, require_cut, require_kind
+from ..errors import CheckpointCorrupt, CheckpointIncompatible, InvariantViolated, UsageError
 from ..wakeup import Wakeup
 from .protocol import Occupants, SamplerState, SlotView
 
@@ -20,11 +21,10 @@ if TYPE_CHECKING:
     from ..keys import GroupId
 
 
-def require_count(name: str, value: int, *, least: int) -> int:
-    """Return `value` if it is a whole number of at least `least`, else raise UsageError naming the argument."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UsageError(f"{name} is {value!r}; it must be a whole number of at least {least}.")
-    return value
+def require_selection(version: int, target: int) -> None:
+    """Raise UsageError unless these are a trainer version, and how many groups a step takes; none for 0 and below."""
+    require_count("version", version, least=0)
+    require_kind("target", target, int, "a whole number")
 
 
 class StepSampler(ABC):
@@ -73,6 +73,8 @@ class StepSampler(ABC):
 
     def bind(self, groups_per_step: int, occupants: Occupants | None = None) -> None:
         """Tell the sampler the size of a whole step, and how to see which groups a step has already."""
+        if occupants is not None and not callable(occupants):
+            raise UsageError(f"occupants is {occupants!r}; it must be a function of a step, or None.")
         self._groups_per_step = require_count("groups_per_step", groups_per_step, least=1)
         self._occupants = occupants
 
@@ -112,7 +114,7 @@ class StepSampler(ABC):
 
     def commit_admission(self, cut: Cut) -> int | None:
         """Move the dispatch cursor by one and return the stamp (None for a sampler that does not stamp)."""
-        cut.require(cut.barrier)
+        require_cut(cut)
         if not self.gate_open:
             raise InvariantViolated(
                 f"the {self.name} sampler was asked to admit while its gate is shut: dispatch cursor {self._cursor}, "
@@ -142,14 +144,15 @@ class StepSampler(ABC):
         return self._occupants is None or not self._occupants(step)
 
     def advance(self, version: int) -> None:
-        self._version = version
+        self._version = require_count("version", version, least=0)
         self._shortfalls = {step: missing for step, missing in self._shortfalls.items() if step >= version}
         self._gate.wake()
 
     def target(self, step: int) -> int:
-        return self.groups_per_step - self._shortfalls.get(step, 0)
+        return self.groups_per_step - self._shortfalls.get(require_count("step", step, least=0), 0)
 
     def credit(self, step: int, missing: int) -> None:
+        require_count("step", step, least=0)
         require_count("missing", missing, least=0)
         total = self._shortfalls.get(step, 0) + missing
         if total > self.groups_per_step:
@@ -167,15 +170,42 @@ class StepSampler(ABC):
     def state(self) -> SamplerState:
         return SamplerState(self.name, self._cursor, tuple(sorted(self._shortfalls.items())), self._dropped)
 
-    def load_state(self, state: SamplerState) -> None:
-        """Replace the state by a saved one; the version comes with the next `advance`."""
+    def check_state(self, state: SamplerState) -> None:
+        """Raise, and change nothing, unless `load_state` would take this state.
+
+        CheckpointIncompatible when it is of another sampler, CheckpointCorrupt when none can be in it.
+        """
+        require_kind("state", state, SamplerState, "a SamplerState, as `state` returned it")
         if state.name != self.name:
             raise CheckpointIncompatible(
                 f"the checkpoint was saved with the '{state.name}' sampler and this run uses '{self.name}'. Their "
                 f"dispatch cursors mean different things; resume with the '{state.name}' sampler, or start a new "
                 "directory."
             )
+        good = {
+            "cursor": _is_count(state.cursor, -1),
+            "dropped": _is_count(state.dropped, 0),
+            "shortfalls": isinstance(state.shortfalls, tuple | list) and all(map(_is_shortfall, state.shortfalls)),
+        }
+        for field, holds in good.items():
+            if not holds:
+                raise CheckpointCorrupt(
+                    f"the saved sampler has {field} {getattr(state, field)!r}, which no sampler has. The checkpoint "
+                    "was damaged or edited; restore an older one."
+                )
+
+    def load_state(self, state: SamplerState) -> None:
+        """Replace the state by a saved one; the version comes with the next `advance`. A refusal changes nothing."""
+        self.check_state(state)
         self._cursor = state.cursor
         self._shortfalls = {step: missing for step, missing in state.shortfalls if missing}
         self._dropped = state.dropped
         self._gate.wake()
+
+
+def _is_count(value: object, least: int) -> bool:
+    return type(value) is int and value >= least
+
+
+def _is_shortfall(pair: object) -> bool:
+    return isinstance(pair, tuple | list) and len(pair) == 2 and all(_is_count(number, 0) for number in pair)

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
+from ..arguments import require_count
 from .counted_gate import CountedGateSampler
 from .protocol import SlotView
+from .step_sampler import require_selection
 
 if TYPE_CHECKING:
     from ..keys import GroupId
@@ -28,6 +30,7 @@ class WeightFifoSampler(CountedGateSampler):
 
         None is younger than the oldest group that still generates; among equals the earlier arrival goes first.
         """
+        require_selection(version, target)
         lowest = max(0, version - self.staleness)
         highest = min((slot.weight for slot in slots.values() if not slot.ready), default=version)
         eligible = [
@@ -41,6 +44,7 @@ class WeightFifoSampler(CountedGateSampler):
 
     def stale(self, slots: Mapping[GroupId, SlotView], version: int) -> tuple[GroupId, ...]:
         """Ready groups older than the staleness. One in flight is never given up: it holds back the younger ones."""
+        require_count("version", version, least=0)
         return tuple(
             slot.group
             for slot in slots.values()

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
+from ..arguments import require_count
 from .protocol import SlotView
-from .step_sampler import StepSampler, require_count
+from .step_sampler import StepSampler, require_selection
 
 if TYPE_CHECKING:
     from ..keys import GroupId
@@ -40,6 +41,7 @@ class WindowedSampler(StepSampler):
 
         Oldest first, because they are the ones the next version would give up.
         """
+        require_selection(version, target)
         lowest = max(0, version - self.staleness)
         inside = [
             slot for slot in slots.values() if slot.ready and not slot.claimed and lowest <= slot.weight <= version
@@ -49,12 +51,13 @@ class WindowedSampler(StepSampler):
         return tuple(slot.group for slot in sorted(inside, key=lambda slot: slot.weight)[:target])
 
     def stale(self, slots: Mapping[GroupId, SlotView], version: int) -> tuple[GroupId, ...]:
+        require_count("version", version, least=0)
         return tuple(
             slot.group for slot in slots.values() if slot.weight < version - self.staleness and not slot.claimed
         )
 
     def capacity_needed(self, groups_per_step: int) -> int:
-        return groups_per_step
+        return require_count("groups_per_step", groups_per_step, least=1)
 
     def parameters(self) -> Mapping[str, int | str]:
         return {"staleness": self.staleness}
