@@ -14,8 +14,9 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from .cut_ownership import induction
-from .obligations import Outcome, Proved, Refuted, discharge, obligations_of
+from .discharging import Outcome, Proved, Refuted, discharge
+from .inductions import INDUCTIONS
+from .obligations import obligations_of
 
 PROVED, REFUTED, WRONG_USE, NOT_COMPLETE = 0, 1, 2, 3
 WORDS = {Proved: "holds", Refuted: "fails"}
@@ -43,7 +44,7 @@ def document(outcomes: Sequence[Outcome], seconds: float) -> dict[str, Any]:
         "obligations": [
             {
                 "obligation": outcome.obligation.name,
-                "machine": outcome.obligation.machine,
+                "machine": outcome.obligation.machine.name,
                 "verdict": word(outcome),
                 "seconds": round(outcome.seconds, 4),
                 "assumes": outcome.obligation.assumes,
@@ -64,7 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     console = Console(highlight=False)
     started = time.perf_counter()
-    outcomes = [discharge(obligation) for obligation in obligations_of(induction())]
+    outcomes = [
+        discharge(obligation) for machine, induction in INDUCTIONS for obligation in obligations_of(induction(machine))
+    ]
     result = document(outcomes, time.perf_counter() - started)
     table = Table(title="obligations, for any number of prompts", title_justify="left", box=SIMPLE)
     for heading in ("obligation", "verdict", "seconds"):
