@@ -8,6 +8,7 @@ of, and for all indexes where an induction asks for that; the first assumes less
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -125,6 +126,10 @@ def lawful(terms: Terms, indexes: dict[str, str]) -> list[Any]:
 def obligations_of(induction: Induction) -> list[Obligation]:
     """Every obligation of an induction: initiation, one consecution an action, one safety a claim of a property."""
     machine, strengthening = induction.machine, induction.strengthening
+    named = {name for conjunct in (*strengthening, *induction.initial) for name, _ in conjunct.indexes}
+    taken = {*machine.variables, *machine.constants, *(f.name for f in dataclasses.fields(induction.scope_type))}
+    if clash := sorted(named & taken):
+        raise ValueError(f"the index {clash[0]!r} of a conjunct is also a name of the machine {machine.name!r}")
 
     def state_of() -> SymbolicState:
         return SymbolicState(machine, induction.scope_type)

@@ -138,7 +138,13 @@ class Terms:
 
     def _element(self, vector: SymbolicVector, index: Any, bound: dict[int, Any]) -> Any:
         if vector.operator in ("variable", "constant"):
-            return z3.Function(str(vector.arguments[0]), z3.IntSort(), z3.IntSort())(index)
+            values = z3.Function(str(vector.arguments[0]), z3.IntSort(), z3.IntSort())
+            if self.sizes is None or z3.is_int_value(index):
+                return values(index)
+            read = values(index)
+            for k in range(self.sizes[vector.domain.name]):
+                read = z3.If(index == k, values(k), read)
+            return read
         if vector.operator == "each":
             own_index, body = vector.arguments
             return self.term(body, {**bound, id(own_index): index})
