@@ -139,7 +139,8 @@ class Relation:
         )
 
     def _names(self, state: Any, index: int | None) -> dict[str, Any]:
-        names = dict(_constants(type(state), tuple(self._machine.domains)))
+        state_type: Any = type(state)
+        names = dict(_constants(state_type, tuple(self._machine.domains)))
         names.update(zip(self._machine.variables, state, strict=True))
         if self._index is not None:
             names[self._index] = index
