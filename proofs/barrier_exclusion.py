@@ -14,32 +14,32 @@ from .conjuncts import Conjunct, about
 from .obligations import Induction
 
 
-@about("all_checkpointers", "all_writers")
+@about("all_checkpointers", "all_writers", without="cut_excludes_writers: safety in every state")
 def open_cut_is_alone(s: Value, c: Value, w: Value) -> Value:
     """While a cut is open no writer and no child is inside: the property itself. Needed by its own safety."""
     return implies(s.cut[c] == OPEN, (s.at[w] < INSIDE) & (s.child[w] != CHILD_INSIDE))
 
 
-@about("all_checkpointers")
+@about("all_checkpointers", without="consecution of close_cut")
 def open_cut_heads_the_queue(s: Value, c: Value) -> Value:
     """An open cut has the first place. Needed by close_cut and cancel_in_cut: no second is open as they let all in."""
     return implies(s.cut[c] == OPEN, s.place[c] == 1)
 
 
-@about("all_checkpointers", "all_checkpointers")
+@about("all_checkpointers", "all_checkpointers", without="consecution of close_cut")
 def places_differ(s: Value, c: Value, other: Value) -> Value:
     """No two checkpoints have one place in the queue. Needed by close_cut, cancel_in_cut and withdraw_cut."""
     return implies((s.place[c] == s.place[other]) & (s.place[c] > 0), c == other)
 
 
-@about("all_checkpointers")
+@about("all_checkpointers", without="consecution of request_cut")
 def place_says_queued(s: Value, c: Value) -> Value:
     """Who is queued or open has a place, and nobody else. Needed by withdraw_cut: who leaves is not before the head."""
     in_queue = (s.cut[c] == QUEUED) | (s.cut[c] == OPEN)
     return (s.place[c] >= 0) & implies(in_queue, s.place[c] > 0) & implies(s.place[c] > 0, in_queue)
 
 
-@about("all_checkpointers")
+@about("all_checkpointers", without="consecution of request_cut")
 def places_are_as_many_as_queued(s: Value, c: Value) -> Value:
     """No place is beyond the number of the queued. Needed by request_cut: the new place is a free one."""
     return s.place[c] <= count(s.all_checkpointers, lambda queued: s.place[queued] > 0)

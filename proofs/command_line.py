@@ -15,8 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .discharging import Outcome, Proved, Refuted, discharge
-from .inductions import INDUCTIONS
-from .obligations import obligations_of
+from .inductions import ARGUMENTS
 
 PROVED, REFUTED, WRONG_USE, NOT_COMPLETE = 0, 1, 2, 3
 WORDS = {Proved: "holds", Refuted: "fails"}
@@ -65,9 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     console = Console(highlight=False)
     started = time.perf_counter()
-    outcomes = [
-        discharge(obligation) for machine, induction in INDUCTIONS for obligation in obligations_of(induction(machine))
-    ]
+    outcomes = [discharge(obligation) for argument in ARGUMENTS for obligation in argument.obligations()]
     result = document(outcomes, time.perf_counter() - started)
     table = Table(title="obligations, for any number of prompts", title_justify="left", box=SIMPLE)
     for heading in ("obligation", "verdict", "seconds"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spec.expression import Value
@@ -18,22 +18,31 @@ class Conjunct:
     indexes: tuple[tuple[str, str], ...]
     """The name of each index and its domain. One name always stands for a member of one domain."""
     claim: Callable[..., Value]
+    without: str = ""
+    """An obligation that is lost without it: the end of its name."""
 
     def __call__(self, state: Any, *indexes: Any) -> Value:
         """The claim at these indexes."""
         return self.claim(state, *indexes)
 
+    def needed_for(self, obligation: str) -> Conjunct:
+        """The same conjunct in another induction, where another obligation is lost without it."""
+        return replace(self, without=obligation)
+
     @property
     def why(self) -> str:
-        """What it says and why it is needed, in one paragraph."""
+        """What it says, and for what else it is there, in one paragraph."""
         return " ".join((inspect.getdoc(self.claim) or "").split())
 
 
-def about(*domains: str) -> Callable[[Callable[..., Value]], Conjunct]:
-    """Make a conjunct of a function of the state and one index for each of these domains."""
+def about(*domains: str, without: str = "") -> Callable[[Callable[..., Value]], Conjunct]:
+    """Make a conjunct of a function of the state and one index for each of these domains.
+
+    `without` names an obligation that is lost without it, which a test checks.
+    """
 
     def make(claim: Callable[..., Value]) -> Conjunct:
         _, *names = inspect.signature(claim).parameters
-        return Conjunct(claim.__name__, tuple(zip(names, domains, strict=True)), claim)
+        return Conjunct(claim.__name__, tuple(zip(names, domains, strict=True)), claim, without)
 
     return make

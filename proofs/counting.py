@@ -52,33 +52,36 @@ def of_one(terms: Terms, tally: Tally, members: Sequence[Any]) -> Iterator[Any]:
 
 
 def of_two(terms: Terms, before: Tally, after: Tally, members: Sequence[Any]) -> Iterator[Any]:
-    """Laws of two counts or sums over one domain: what is no less everywhere is no less in all.
+    """Laws of two counts or sums over one domain: no less everywhere is no less in all, and more somewhere is more.
 
     Where they differ at one member only, they differ in all by what they differ there.
     """
+    domain = before.domain
 
-    def no_less(x: Any) -> Any:
-        return contribution(after, x) >= contribution(before, x)
+    def change(x: Any) -> Any:
+        return contribution(after, x) - contribution(before, x)
 
-    yield z3.Implies(everywhere(terms, before.domain, no_less), after.unknown >= before.unknown)
+    no_less = everywhere(terms, domain, lambda x: change(x) >= 0)
+    more_nowhere = everywhere(terms, domain, lambda x: change(x) < 1)
+    yield z3.Implies(no_less, after.unknown >= before.unknown)
+    yield z3.Implies(z3.And(no_less, z3.Not(more_nowhere)), after.unknown >= before.unknown + 1)
     for member in members:
-        inside = terms.member(before.domain, member)
-        change = contribution(after, member) - contribution(before, member)
-        same = everywhere(
-            terms, before.domain, lambda x: contribution(after, x) == contribution(before, x), besides=member
-        )
-        yield z3.Implies(z3.And(inside, same), after.unknown - before.unknown == change)
-        rises = z3.And(inside, everywhere(terms, before.domain, no_less), change >= 1)
-        yield z3.Implies(rises, after.unknown >= before.unknown + 1)
+        same = everywhere(terms, domain, lambda x: change(x) == 0, besides=member)
+        premise = z3.And(terms.member(domain, member), same)
+        yield z3.Implies(premise, after.unknown - before.unknown == change(member))
 
 
 def laws(terms: Terms, members: dict[str, list[Any]]) -> list[Any]:
     """The laws of all counts and sums that were met, at the given members of each domain.
 
-    One that is a function of an index is left out: nothing is known of it.
+    Of one that is a function of other indexes it is only said when a count is nothing.
     """
     closed = [tally for tally in terms.tallies.values() if not tally.outer]
     found: list[Any] = []
+    for tally in terms.tallies.values():
+        if tally.outer and tally.operator == "count":
+            nowhere = everywhere(terms, tally.domain, lambda x, t=tally: z3.Not(at(t, x)))
+            found.append(z3.ForAll(list(tally.outer), z3.Implies(nowhere, tally.unknown == 0)))
     for tally in closed:
         found += of_one(terms, tally, members.get(tally.domain, []))
     for before, after in permutations(closed, 2):

@@ -14,31 +14,31 @@ from .conjuncts import Conjunct, about
 from .obligations import Induction
 
 
-@about("prompts")
+@about("prompts", without="consecution of close_window")
 def cursor_is_ahead(s: Value, p: Value) -> Value:
     """No stamp is beyond the cursor: the property itself. Needed by close_window: what was read goes to the disk."""
     return s.stamp[p] <= s.dispatch_cursor
 
 
-@about()
+@about(without="consecution of close_window")
 def cursor_starts_before_the_first(s: Value) -> Value:
     """The cursor is never below -1. Needed wherever a stamp is taken away: having none is written as -1."""
     return s.dispatch_cursor >= -1
 
 
-@about()
+@about(without="consecution of close_window")
 def image_of_the_sampler(s: Value) -> Value:
     """Once read, the cursor in the image is the cursor, until the window ends: commit_admission needs a slot."""
     return implies(s.window >= SAMPLER_READ, s.image_dispatch_cursor == s.dispatch_cursor)
 
 
-@about("prompts")
+@about("prompts", without="consecution of close_window")
 def image_of_the_stamps(s: Value, p: Value) -> Value:
     """Once read, the stamps in the image are the stamps, until the window ends: whoever changes one needs a slot."""
     return implies(s.window >= BUFFER_READ, s.image_stamp[p] == s.stamp[p])
 
 
-@about("prompts")
+@about("prompts", without="consecution of crash_and_restore")
 def image_being_written(s: Value, p: Value) -> Value:
     """While the image is written and the run goes on, its cursor covers its stamps. Needed to restore from it."""
     covered = (s.image_dispatch_cursor >= -1) & (s.image_stamp[p] <= s.image_dispatch_cursor)

@@ -22,7 +22,7 @@ from spec.machine import Machine
 from .conjuncts import Conjunct
 from .counting import laws
 from .symbols import SymbolicState, SymbolicStep, symbolic_step
-from .terms import Terms
+from .terms import NUMBERS, Terms
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,15 @@ class Obligation:
 
 
 @dataclass(frozen=True)
+class Definition:
+    """An index that is worked out from those that an obligation speaks of."""
+
+    name: str
+    domain: str
+    value: Callable[[], Value]
+
+
+@dataclass(frozen=True)
 class Induction:
     """Properties to prove by one strengthening, and what the proof assumes and does not speak of."""
 
@@ -66,6 +75,12 @@ class Induction:
     """Whether the strengthening is assumed at every index, and not only at those the obligation speaks of."""
     counts: bool = False
     """Whether the laws of counting are stated."""
+    supposes: Sequence[Conjunct] = ()
+    """What is taken for granted of the state before a step; `assumes` says it in words."""
+    lemmas: Sequence[Conjunct] = ()
+    """What is true of every state, for no other reason than that domains are finite."""
+    definitions: tuple[Definition, ...] = ()
+    """More indexes at which the strengthening is assumed."""
 
 
 def assumed(conjuncts: Sequence[Conjunct], state: Any, indexes: dict[str, str], terms: Terms, for_all: bool) -> Any:
@@ -74,7 +89,7 @@ def assumed(conjuncts: Sequence[Conjunct], state: Any, indexes: dict[str, str], 
     for conjunct in conjuncts:
         domains = [domain for _, domain in conjunct.indexes]
         if terms.sizes is not None:
-            places: Iterator[tuple[Any, ...]] = itertools.product(*(range(terms.sizes[d]) for d in domains))
+            places: Iterator[tuple[Any, ...]] = itertools.product(*(terms.indexes(domain) for domain in domains))
         else:
             places = itertools.product(
                 *([Symbol("constant", n) for n, d in indexes.items() if d == x] for x in domains)
@@ -109,7 +124,7 @@ def indexes_of(conjuncts: Sequence[Conjunct], step: SymbolicStep | None = None) 
 
 def members(indexes: dict[str, str], terms: Terms) -> list[Any]:
     """That each index is a member of its domain, and that there is at least nothing of everything."""
-    sizes = [terms.size(domain) >= 0 for domain in sorted(set(indexes.values()))]
+    sizes = [terms.size(domain) >= 0 for domain in sorted(set(indexes.values()) - {NUMBERS})]
     return sizes + [terms.member(domain, z3.Int(name)) for name, domain in indexes.items()]
 
 
@@ -123,65 +138,87 @@ def lawful(terms: Terms, indexes: dict[str, str]) -> list[Any]:
     return laws(terms, at)
 
 
+def question(
+    induction: Induction,
+    terms: Terms,
+    state: SymbolicState,
+    goals: Sequence[tuple[str, Any]],
+    indexes: dict[str, str],
+    *,
+    premises: Sequence[Conjunct] | None = None,
+    also: Sequence[Value] = (),
+    step: SymbolicStep | None = None,
+) -> Question:
+    """An obligation whose premises are the strengthening, or others, and what is assumed besides."""
+    defined = {definition.name: definition for definition in induction.definitions}
+    indexes = {**indexes, **{definition.name: definition.domain for definition in induction.definitions}}
+    conjuncts = (*(induction.strengthening if premises is None else premises), *induction.supposes, *induction.lemmas)
+    held = [assumed(conjuncts, state, indexes, terms, induction.for_all)]
+    held += [terms.term(value) for value in also]
+    held += members({name: domain for name, domain in indexes.items() if name not in defined}, terms)
+    held += [z3.Int(name) == terms.term(definition.value()) for name, definition in defined.items()]
+    if induction.counts:
+        held += lawful(terms, indexes)
+    return Question(held, list(goals), state, step, indexes)
+
+
+def step_of(induction: Induction, action_name: str) -> SymbolicStep:
+    """An action of the machine, taken in any state."""
+    state = SymbolicState(induction.machine, induction.scope_type)
+    return symbolic_step(induction.machine, state, induction.machine.actions[action_name])
+
+
+def obligation(induction: Induction, name: str, ask: Callable[[Terms], Question]) -> Obligation:
+    """An obligation of this induction."""
+    return Obligation(name, induction.machine, ask, induction.assumes, induction.excludes)
+
+
 def obligations_of(induction: Induction) -> list[Obligation]:
     """Every obligation of an induction: initiation, one consecution an action, one safety a claim of a property."""
     machine, strengthening = induction.machine, induction.strengthening
-    named = {name for conjunct in (*strengthening, *induction.initial) for name, _ in conjunct.indexes}
-    taken = {*machine.variables, *machine.constants, *(f.name for f in dataclasses.fields(induction.scope_type))}
-    if clash := sorted(named & taken):
-        raise ValueError(f"the index {clash[0]!r} of a conjunct is also a name of the machine {machine.name!r}")
-
-    def state_of() -> SymbolicState:
-        return SymbolicState(machine, induction.scope_type)
-
-    def question(
-        terms: Terms,
-        state: SymbolicState,
-        premises: Sequence[Conjunct],
-        also: Sequence[Value],
-        goals: Sequence[tuple[str, Any]],
-        indexes: dict[str, str],
-        step: SymbolicStep | None = None,
-    ) -> Question:
-        held = [assumed(premises, state, indexes, terms, induction.for_all), *(terms.term(value) for value in also)]
-        held += members(indexes, terms)
-        if induction.counts:
-            held += lawful(terms, indexes)
-        return Question(held, list(goals), state, step, indexes)
+    _refuse_clash(induction)
 
     def initiation(terms: Terms) -> Question:
-        state = state_of()
-        goals = wanted(strengthening, state, terms)
-        return question(terms, state, induction.initial, (), goals, indexes_of((*strengthening, *induction.initial)))
+        state = SymbolicState(machine, induction.scope_type)
+        indexes = indexes_of((*strengthening, *induction.initial))
+        return question(
+            induction, terms, state, wanted(strengthening, state, terms), indexes, premises=induction.initial
+        )
 
     def consecution(action_name: str) -> Callable[[Terms], Question]:
         def ask(terms: Terms) -> Question:
-            step = symbolic_step(machine, state_of(), machine.actions[action_name])
-            goals = wanted(strengthening, step.after, terms)
-            indexes = indexes_of(strengthening, step)
-            return question(terms, step.before, strengthening, (step.guard,), goals, indexes, step)
+            step = step_of(induction, action_name)
+            goals, indexes = wanted(strengthening, step.after, terms), indexes_of(strengthening, step)
+            return question(induction, terms, step.before, goals, indexes, also=(step.guard,), step=step)
 
         return ask
 
-    def safety(name: str, claim: Conjunct, at: str | None) -> Callable[[Terms], Question]:
+    def safety(claim: Conjunct, at: str | None) -> Callable[[Terms], Question]:
         def ask(terms: Terms) -> Question:
-            state = state_of()
-            indexes = indexes_of((*strengthening, claim))
+            state = SymbolicState(machine, induction.scope_type)
             also = () if at is None else (machine.evaluate(machine.actions[at], state)[0],)
-            return question(terms, state, strengthening, also, wanted((claim,), state, terms), indexes)
+            indexes = indexes_of((*strengthening, claim))
+            return question(induction, terms, state, wanted((claim,), state, terms), indexes, also=also)
 
         return ask
 
-    def obligation(name: str, ask: Callable[[Terms], Question]) -> Obligation:
-        return Obligation(name, machine, ask, induction.assumes, induction.excludes)
-
-    found = [obligation(f"{induction.name}: initiation", initiation)]
-    found += [obligation(f"{induction.name}: consecution of {name}", consecution(name)) for name in machine.actions]
+    found = [obligation(induction, f"{induction.name}: initiation", initiation)]
+    for name in machine.actions:
+        found.append(obligation(induction, f"{induction.name}: consecution of {name}", consecution(name)))
     for name in induction.properties:
         known = machine.properties[name]
         for claim in known.claims:
             index = () if known.each is None else ((f"{known.each} in question", known.each),)
             where = f"at {claim.at}" if claim.at else "in every state"
             conjunct = Conjunct(claim.function.__name__, index, claim.function)
-            found.append(obligation(f"{name}: safety {where}", safety(name, conjunct, claim.at)))
+            found.append(obligation(induction, f"{name}: safety {where}", safety(conjunct, claim.at)))
     return found
+
+
+def _refuse_clash(induction: Induction) -> None:
+    """An index of the name of a variable would be that variable to the solver."""
+    machine = induction.machine
+    named = {name for conjunct in (*induction.strengthening, *induction.initial) for name, _ in conjunct.indexes}
+    taken = {*machine.variables, *machine.constants, *(f.name for f in dataclasses.fields(induction.scope_type))}
+    if clash := sorted(named & taken):
+        raise ValueError(f"the index {clash[0]!r} of a conjunct is also a name of the machine {machine.name!r}")

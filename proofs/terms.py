@@ -25,6 +25,9 @@ UNKNOWN = "some"
 """How the name of an integer begins that stands for a count or a total."""
 
 
+NUMBERS = "numbers"
+"""A domain for claims about every integer, such as every place in a queue."""
+
 BINDERS = -1
 """Where the bound indexes keep the solver's variables for those of quantifiers and counts; no address is negative."""
 
@@ -62,8 +65,15 @@ class Terms:
         """How many members the domain has: a number where it is given, else a constant."""
         return z3.Int(f"size of {domain}") if self.sizes is None else z3.IntVal(self.sizes[domain])
 
+    def indexes(self, domain: str) -> range:
+        """The members of a domain whose size is given; of the numbers, those that can count members of another."""
+        assert self.sizes is not None
+        return range(max(self.sizes.values()) + 2 if domain == NUMBERS else self.sizes[domain])
+
     def member(self, domain: str, index: Any) -> Any:
-        """Whether an index belongs to the domain."""
+        """Whether an index belongs to the domain; to the numbers every integer does."""
+        if domain == NUMBERS:
+            return z3.BoolVal(True)
         return z3.And(index >= 0, index < self.size(domain))
 
     def term(self, value: object, bound: dict[int, Any] | None = None) -> Any:
