@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from spec.expression import Value
@@ -24,10 +24,6 @@ class Conjunct:
     def __call__(self, state: Any, *indexes: Any) -> Value:
         """The claim at these indexes."""
         return self.claim(state, *indexes)
-
-    def needed_for(self, obligation: str) -> Conjunct:
-        """The same conjunct in another induction, where another obligation is lost without it."""
-        return replace(self, without=obligation)
 
     @property
     def why(self) -> str:

@@ -86,7 +86,6 @@ def written_in_the_background(s: Value) -> Value:
 
 
 STRENGTHENING: tuple[Conjunct, ...] = (
-    *cut_ownership.STRENGTHENING,
     values_are_declared,
     image_values_are_declared,
     lingering_is_admitted,
@@ -141,7 +140,10 @@ ASSUMES = (
     "while its epoch is not over the loader's next batch has a prompt, which is enumerated (loader_agrees); "
     "a train step takes one group at least"
 )
-EXCLUDES = "that an unfinished run outside a save can go on, which rests on permits and stamps: enumerated only"
+EXCLUDES = (
+    "that an unfinished run outside a save can go on, which rests on permits and stamps, and that the rank is bounded, "
+    "which rests on the ranges of version and epoch: both are enumerated only"
+)
 
 
 def induction(machine: Machine = cut) -> Induction:
@@ -152,6 +154,7 @@ def induction(machine: Machine = cut) -> Induction:
         scope_type=CutScope,
         properties=(),
         strengthening=STRENGTHENING,
+        rests_on=cut_ownership.STRENGTHENING,
         initial=(cut_ownership.empty_run, untouched_run),
         assumes=ASSUMES,
         excludes=EXCLUDES,

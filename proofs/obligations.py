@@ -75,6 +75,8 @@ class Induction:
     """Whether the strengthening is assumed at every index, and not only at those the obligation speaks of."""
     counts: bool = False
     """Whether the laws of counting are stated."""
+    rests_on: Sequence[Conjunct] = ()
+    """The strengthening of another induction of the machine: it holds in every state, so it is assumed here."""
     supposes: Sequence[Conjunct] = ()
     """What is taken for granted of the state before a step; `assumes` says it in words."""
     lemmas: Sequence[Conjunct] = ()
@@ -152,7 +154,8 @@ def question(
     """An obligation whose premises are the strengthening, or others, and what is assumed besides."""
     defined = {definition.name: definition for definition in induction.definitions}
     indexes = {**indexes, **{definition.name: definition.domain for definition in induction.definitions}}
-    conjuncts = (*(induction.strengthening if premises is None else premises), *induction.supposes, *induction.lemmas)
+    own = (*induction.strengthening, *induction.rests_on) if premises is None else premises
+    conjuncts = (*own, *induction.supposes, *induction.lemmas)
     held = [assumed(conjuncts, state, indexes, terms, induction.for_all)]
     held += [terms.term(value) for value in also]
     held += members({name: domain for name, domain in indexes.items() if name not in defined}, terms)
