@@ -23,7 +23,7 @@ WORKERS = 2
 AT_ONCE = 12
 """Obligations that a process discharges before it takes the next ones."""
 LONGEST_TRACE = 8
-"""Variants with a longer shortest trace are searched by bench/proofs.py."""
+"""Variants with a longer shortest trace are searched by bench/solver.py."""
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ BOUNDED = """
 CrossHair follows the paths of the library's own functions on small inputs, for {seconds} s of processor time each; its
 exit status is not looked at. Each contract has wrong versions that it must refute. Of a manifest and of a trace it
 reads what Python decides; hashing and the msgspec decoder are C, which it cannot follow. The solver's shortest trace of
-a variant must have the length that the engines find; longer ones are in `bench/proofs.py`.
+a variant must have the length that the engines find; longer ones are in `bench/solver.py`.
 """
 
 

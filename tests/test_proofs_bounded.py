@@ -13,7 +13,7 @@ from spec.scopes import SMALL
 
 REGISTERED_BY = (spec.catalogue,)
 LONGEST_HERE = 6
-"""Longer ones are searched by `make prove` and, from 9 steps on, by bench/proofs.py."""
+"""Longer ones are searched by `make prove` and, from 9 steps on, by bench/solver.py."""
 
 SHORT = [(machine, variant) for machine, variant in all_variants() if variant.length <= LONGEST_HERE]
 

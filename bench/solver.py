@@ -1,6 +1,6 @@
 """Figures of the proofs: how long they take, and the longer traces that the solver finds.
 
-    python bench/proofs.py [--json FILE] [--quick]
+    python bench/solver.py [--json FILE] [--quick]
 
 Seconds are of processor time, of this process and of those it starts, so that what else the machine does matters less.
 The traces are those of the variants whose shortest one has more steps than `make prove` looks for; each must have the
