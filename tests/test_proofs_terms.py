@@ -104,3 +104,16 @@ def test_every_law_of_counting_holds_where_it_is_written_out(operator, size):
         true_counts.append(unknown == z3.Sum([z3.If(e == 1, 1, 0) if operator is count else e for e in elements]))
     for law in held:
         assert is_valid(law, terms.size("prompts") == size, *true_counts), law
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_the_law_of_a_count_below_a_quantifier_holds_where_it_is_written_out(size):
+    """Of a count that differs with an index it is only said when it is nothing, and that is true at every index."""
+    terms = Terms()
+    terms.term(all_of(PROMPTS, lambda i: count(PROMPTS, lambda k: VECTOR[k] < VECTOR[i]) == 1))
+    (tally,) = terms.tallies.values()
+    (index,) = tally.outer
+    elements = [terms.element(VECTOR, z3.IntVal(k)) for k in range(size)]
+    true_count = z3.Sum([z3.If(element < terms.element(VECTOR, index), 1, 0) for element in elements])
+    (law,) = laws(terms, {})
+    assert is_valid(law, terms.size("prompts") == size, z3.ForAll([index], tally.unknown == true_count))
