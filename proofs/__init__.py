@@ -3,8 +3,8 @@
 `python -m proofs` discharges every obligation; proofs/README.md says what is assumed and what is not covered.
 """
 
-from .obligations import Proved as Proved
-from .obligations import Refuted as Refuted
-from .obligations import Unknown as Unknown
-from .obligations import discharge as discharge
+from .discharging import Proved as Proved
+from .discharging import Refuted as Refuted
+from .discharging import Unknown as Unknown
+from .discharging import discharge as discharge
 from .obligations import obligations_of as obligations_of

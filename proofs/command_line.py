@@ -14,8 +14,16 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from .cut_ownership import induction
-from .obligations import Outcome, Proved, Refuted, discharge, obligations_of
+from . import report
+from .checks import (
+    BoundedOutcome,
+    contracts_checked,
+    obligations_discharged,
+    short_variants,
+    traces_found,
+    workers,
+)
+from .discharging import Outcome, Proved, Refuted
 
 PROVED, REFUTED, WRONG_USE, NOT_COMPLETE = 0, 1, 2, 3
 WORDS = {Proved: "holds", Refuted: "fails"}
@@ -32,9 +40,9 @@ def word(outcome: Outcome) -> str:
     return WORDS.get(type(outcome.verdict), "inconclusive")
 
 
-def document(outcomes: Sequence[Outcome], seconds: float) -> dict[str, Any]:
-    """All outcomes as one JSON object."""
-    words = [word(outcome) for outcome in outcomes]
+def document(outcomes: Sequence[Outcome], bounded: Sequence[BoundedOutcome], seconds: float) -> dict[str, Any]:
+    """All outcomes as one JSON object; what is bounded stands apart and is never counted as proved."""
+    words = [word(outcome) for outcome in outcomes] + [outcome.verdict for outcome in bounded]
     verdict = "fails" if "fails" in words else "inconclusive" if "inconclusive" in words else "holds"
     return {
         "verdict": verdict,
@@ -43,7 +51,7 @@ def document(outcomes: Sequence[Outcome], seconds: float) -> dict[str, Any]:
         "obligations": [
             {
                 "obligation": outcome.obligation.name,
-                "machine": outcome.obligation.machine,
+                "machine": outcome.obligation.machine.name,
                 "verdict": word(outcome),
                 "seconds": round(outcome.seconds, 4),
                 "assumes": outcome.obligation.assumes,
@@ -51,22 +59,16 @@ def document(outcomes: Sequence[Outcome], seconds: float) -> dict[str, Any]:
             }
             for outcome in outcomes
         ],
+        "bounded": [
+            {"check": o.kind, "of": o.name, "verdict": o.verdict, "said": o.said, "seconds": round(o.seconds, 3)}
+            for o in bounded
+        ],
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit status."""
-    parser = _Parser(
-        prog="python -m proofs",
-        description="Proofs for any number of prompts, from the same text that the engines enumerate.",
-    )
-    parser.add_argument("--json", metavar="FILE", help="also write the outcomes as JSON")
-    chosen = parser.parse_args(arguments)
-    console = Console(highlight=False)
-    started = time.perf_counter()
-    outcomes = [discharge(obligation) for obligation in obligations_of(induction())]
-    result = document(outcomes, time.perf_counter() - started)
-    table = Table(title="obligations, for any number of prompts", title_justify="left", box=SIMPLE)
+def show(console: Console, outcomes: Sequence[Outcome], bounded: Sequence[BoundedOutcome]) -> None:
+    """The obligations, what refutes them, and apart from them what is bounded."""
+    table = Table(title="obligations, for any size", title_justify="left", box=SIMPLE)
     for heading in ("obligation", "verdict", "seconds"):
         table.add_column(heading, justify="right" if heading == "seconds" else "left", overflow="fold")
     for outcome in outcomes:
@@ -75,15 +77,61 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console.print(table)
     for outcome in outcomes:
         if isinstance(outcome.verdict, Refuted):
-            console.print(f"{outcome.obligation.name} is refuted by:\n{outcome.verdict.counterexample}")
+            console.print(f"{outcome.obligation.name} is refuted by:\n{outcome.verdict.counterexample}", markup=False)
         elif not isinstance(outcome.verdict, Proved):
-            console.print(f"{outcome.obligation.name}: unknown, {outcome.verdict.reason}")
-    if chosen.json:
-        try:
+            console.print(f"{outcome.obligation.name}: unknown, {outcome.verdict.reason}", markup=False)
+    if bounded:
+        console.print("within bounds, never proved:")
+    for found in bounded:
+        line = f"  {found.kind} {found.name}: {found.verdict}, {found.said}, {found.seconds:.1f} s"
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    parser = _Parser(
+        prog="python -m proofs",
+        description="Proofs for any size, from the same text that the engines enumerate; and checks within bounds.",
+    )
+    parser.add_argument("--json", metavar="FILE", help="also write the outcomes as JSON")
+    parser.add_argument("--quick", action="store_true", help="the proofs only, nothing that is checked within bounds")
+    parser.add_argument("--readme", action="store_true", help="also write proofs/README.md from the outcomes")
+    chosen = parser.parse_args(arguments)
+    if chosen.quick and chosen.readme:
+        parser.error("--readme needs the outcome of everything, so it cannot be --quick")
+    try:
+        return run(chosen)
+    except KeyboardInterrupt:
+        print("proofs: interrupted; nothing is concluded", file=sys.stderr)
+        return NOT_COMPLETE
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Run what is asked for, show and write it; return the exit status."""
+    from .contract_runs import SECONDS
+
+    console = Console(highlight=False)
+    started = time.perf_counter()
+    bounded: list[BoundedOutcome] = []
+    with workers() as pool:
+        by_argument = obligations_discharged(pool)
+        if not chosen.quick:
+            bounded += traces_found(pool, short_variants())
+    if not chosen.quick:
+        bounded += contracts_checked()
+    outcomes = [outcome for found in by_argument for outcome in found]
+    result = document(outcomes, bounded, time.perf_counter() - started)
+    show(console, outcomes, bounded)
+    try:
+        if chosen.json:
             Path(chosen.json).write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-        except OSError as fault:
-            print(f"python -m proofs: cannot write {chosen.json}: {fault.strerror}", file=sys.stderr)
-            return WRONG_USE
+        if chosen.readme:
+            report.README.write_text(report.text(by_argument, bounded, SECONDS), encoding="utf-8")
+    except OSError as fault:
+        print(f"python -m proofs: cannot write {fault.filename}: {fault.strerror}", file=sys.stderr)
+        return WRONG_USE
     proved = sum(word(outcome) == "holds" for outcome in outcomes)
-    console.print(f"proofs: {result['verdict']}, {proved} of {len(outcomes)} proved, {result['seconds']:.1f} s")
+    apart = f", {sum(o.verdict == 'bounded' for o in bounded)} of {len(bounded)} bounded checks as they should be"
+    said = f"{proved} of {len(outcomes)} proved{apart if bounded else ''}"
+    console.print(f"proofs: {result['verdict']}, {said}, {result['seconds']:.1f} s", soft_wrap=True)
     return {"holds": PROVED, "fails": REFUTED, "inconclusive": NOT_COMPLETE}[result["verdict"]]

@@ -1,69 +1,61 @@
-"""Proof obligations as data, and how one is discharged.
+"""Proof obligations as data.
 
-A property holds for any number of prompts when a strengthening of it is inductive: it holds at the start (initiation),
-every action keeps it (consecution, one obligation an action), and it implies the property (safety). The strengthening
-is a list of conjuncts, each a claim at one index. It is assumed at two indexes only, the one in question and the one
-the action is taken for; that assumes less than is true, so what is proved holds for all.
+A property holds for any size when a strengthening of it is inductive: it holds at the start (initiation), every action
+keeps it (consecution, one obligation an action), and it implies the property (safety). The strengthening is a list of
+conjuncts, each a claim at one index or two. For any size it is assumed only at the indexes that the obligation speaks
+of, and for all indexes where an induction asks for that; the first assumes less than is true, so a proof stays a proof.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import z3
 
-from spec.expression import Symbol, Value
+from spec.expression import Domain, Symbol, Value, all_of
 from spec.machine import Machine
 
-from .symbols import Conjunct, SymbolicState, symbolic_step
-from .terms import UNKNOWN, Terms
-
-TIMEOUT_MILLISECONDS = 20_000
-
-
-@dataclass(frozen=True)
-class Proved:
-    """The obligation holds for every state and every index."""
+from .conjuncts import Conjunct
+from .counting import laws
+from .symbols import SymbolicState, SymbolicStep, symbolic_step
+from .terms import NUMBERS, Terms
 
 
 @dataclass(frozen=True)
-class Refuted:
-    """A state, not necessarily a reachable one, that breaks the obligation: a counterexample to induction."""
+class Question:
+    """An obligation in terms: does every state that satisfies the premises satisfy every goal?"""
 
-    counterexample: str
-
-
-@dataclass(frozen=True)
-class Unknown:
-    """The solver gave up. Never a pass."""
-
-    reason: str
-
-
-Verdict = Proved | Refuted | Unknown
+    premises: list[Any]
+    goals: list[tuple[str, Any]]
+    """Each with its name: the conjunct that must still hold, or the property."""
+    state: SymbolicState
+    step: SymbolicStep | None
+    indexes: dict[str, str]
+    """The indexes it speaks of, and the domain of each."""
 
 
 @dataclass(frozen=True)
 class Obligation:
-    """One obligation: whatever satisfies the premises satisfies the goal."""
+    """One obligation: whatever satisfies the premises satisfies the goals."""
 
     name: str
-    machine: str
-    build: Callable[[Terms], tuple[list[Any], Any]]
+    machine: Machine
+    ask: Callable[[Terms], Question]
     assumes: str
     excludes: str
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """A discharged obligation."""
+class Definition:
+    """An index that is worked out from those that an obligation speaks of."""
 
-    obligation: Obligation
-    verdict: Verdict
-    seconds: float
+    name: str
+    domain: str
+    value: Callable[[], Value]
 
 
 @dataclass(frozen=True)
@@ -75,86 +67,161 @@ class Induction:
     scope_type: type[Any]
     properties: tuple[str, ...]
     strengthening: Sequence[Conjunct]
-    initial: Callable[[Value, Value], Value]
-    """Says that a state is the initial one, at one index."""
+    initial: Sequence[Conjunct]
+    """Say that a state is the initial one."""
     assumes: str
     excludes: str
+    for_all: bool = False
+    """Whether the strengthening is assumed at every index, and not only at those the obligation speaks of."""
+    counts: bool = False
+    """Whether the laws of counting are stated."""
+    rests_on: Sequence[Conjunct] = ()
+    """The strengthening of another induction of the machine: it holds in every state, so it is assumed here."""
+    supposes: Sequence[Conjunct] = ()
+    """What is taken for granted of the state before a step; `assumes` says it in words."""
+    lemmas: Sequence[Conjunct] = ()
+    """What is true of every state, for no other reason than that domains are finite."""
+    definitions: tuple[Definition, ...] = ()
+    """More indexes at which the strengthening is assumed."""
 
 
-def _all(conjuncts: Sequence[Conjunct], state: Value, index: Value, terms: Terms) -> Any:
-    return z3.And([terms.term(conjunct(state, index)) for conjunct in conjuncts])
+def assumed(conjuncts: Sequence[Conjunct], state: Any, indexes: dict[str, str], terms: Terms, for_all: bool) -> Any:
+    """The conjuncts as a premise: written out over given sizes, else at the indexes, or at all of them."""
+    found: list[Any] = []
+    for conjunct in conjuncts:
+        domains = [domain for _, domain in conjunct.indexes]
+        if terms.sizes is not None:
+            places: Iterator[tuple[Any, ...]] = itertools.product(*(terms.indexes(domain) for domain in domains))
+        else:
+            places = itertools.product(
+                *([Symbol("constant", n) for n, d in indexes.items() if d == x] for x in domains)
+            )
+        found += [terms.term(conjunct(state, *place)) for place in places]
+        if for_all and domains and terms.sizes is None:
+            found.append(terms.term(_everywhere(conjunct, state, domains)))
+    return z3.And(found)
+
+
+def _everywhere(conjunct: Conjunct, state: Any, domains: Sequence[str], *indexes: Value) -> Value:
+    if not domains:
+        return conjunct(state, *indexes)
+    return all_of(Domain(domains[0], None), lambda i: _everywhere(conjunct, state, domains[1:], *indexes, i))
+
+
+def wanted(conjuncts: Sequence[Conjunct], state: Any, terms: Terms) -> list[tuple[str, Any]]:
+    """The conjuncts as goals, each at any member of its domains."""
+    return [
+        (conjunct.name, terms.term(conjunct(state, *(Symbol("constant", name) for name, _ in conjunct.indexes))))
+        for conjunct in conjuncts
+    ]
+
+
+def indexes_of(conjuncts: Sequence[Conjunct], step: SymbolicStep | None = None) -> dict[str, str]:
+    """The indexes that goals and a step speak of, with their domains."""
+    found = {name: domain for conjunct in conjuncts for name, domain in conjunct.indexes}
+    if step is not None and step.index is not None and step.action.each is not None:
+        found[str(step.index.arguments[0])] = step.action.each
+    return found
+
+
+def members(indexes: dict[str, str], terms: Terms) -> list[Any]:
+    """That each index is a member of its domain, and that there is at least nothing of everything."""
+    sizes = [terms.size(domain) >= 0 for domain in sorted(set(indexes.values()) - {NUMBERS})]
+    return sizes + [terms.member(domain, z3.Int(name)) for name, domain in indexes.items()]
+
+
+def lawful(terms: Terms, indexes: dict[str, str]) -> list[Any]:
+    """The laws of counting at these indexes; none are needed where everything is written out."""
+    if terms.sizes is not None:
+        return []
+    at: dict[str, list[Any]] = {}
+    for name, domain in indexes.items():
+        at.setdefault(domain, []).append(z3.Int(name))
+    return laws(terms, at)
+
+
+def question(
+    induction: Induction,
+    terms: Terms,
+    state: SymbolicState,
+    goals: Sequence[tuple[str, Any]],
+    indexes: dict[str, str],
+    *,
+    premises: Sequence[Conjunct] | None = None,
+    also: Sequence[Value] = (),
+    step: SymbolicStep | None = None,
+) -> Question:
+    """An obligation whose premises are the strengthening, or others, and what is assumed besides."""
+    defined = {definition.name: definition for definition in induction.definitions}
+    indexes = {**indexes, **{definition.name: definition.domain for definition in induction.definitions}}
+    own = (*induction.strengthening, *induction.rests_on) if premises is None else premises
+    conjuncts = (*own, *induction.supposes, *induction.lemmas)
+    held = [assumed(conjuncts, state, indexes, terms, induction.for_all)]
+    held += [terms.term(value) for value in also]
+    held += members({name: domain for name, domain in indexes.items() if name not in defined}, terms)
+    held += [z3.Int(name) == terms.term(definition.value()) for name, definition in defined.items()]
+    if induction.counts:
+        held += lawful(terms, indexes)
+    return Question(held, list(goals), state, step, indexes)
+
+
+def step_of(induction: Induction, action_name: str) -> SymbolicStep:
+    """An action of the machine, taken in any state."""
+    state = SymbolicState(induction.machine, induction.scope_type)
+    return symbolic_step(induction.machine, state, induction.machine.actions[action_name])
+
+
+def obligation(induction: Induction, name: str, ask: Callable[[Terms], Question]) -> Obligation:
+    """An obligation of this induction."""
+    return Obligation(name, induction.machine, ask, induction.assumes, induction.excludes)
 
 
 def obligations_of(induction: Induction) -> list[Obligation]:
     """Every obligation of an induction: initiation, one consecution an action, one safety a claim of a property."""
-    machine, scope_type, strengthening = induction.machine, induction.scope_type, induction.strengthening
+    machine, strengthening = induction.machine, induction.strengthening
+    _refuse_clash(induction)
 
-    def obligation(name: str, build: Callable[[Terms], tuple[list[Any], Any]]) -> Obligation:
-        return Obligation(name, machine.name, build, induction.assumes, induction.excludes)
+    def initiation(terms: Terms) -> Question:
+        state = SymbolicState(machine, induction.scope_type)
+        indexes = indexes_of((*strengthening, *induction.initial))
+        return question(
+            induction, terms, state, wanted(strengthening, state, terms), indexes, premises=induction.initial
+        )
 
-    def initiation(terms: Terms) -> tuple[list[Any], Any]:
-        state, p = SymbolicState(machine, scope_type), Symbol("constant", "p")
-        return [terms.term(induction.initial(state, p))], _all(strengthening, state, p, terms)
+    def consecution(action_name: str) -> Callable[[Terms], Question]:
+        def ask(terms: Terms) -> Question:
+            step = step_of(induction, action_name)
+            goals, indexes = wanted(strengthening, step.after, terms), indexes_of(strengthening, step)
+            return question(induction, terms, step.before, goals, indexes, also=(step.guard,), step=step)
 
-    def consecution(action_name: str) -> Callable[[Terms], tuple[list[Any], Any]]:
-        def build(terms: Terms) -> tuple[list[Any], Any]:
-            p = Symbol("constant", "p")
-            step = symbolic_step(machine, scope_type, machine.actions[action_name])
-            premises = [_all(strengthening, step.before, p, terms), terms.term(step.guard)]
-            if step.index is not None:
-                premises.append(_all(strengthening, step.before, step.index, terms))
-            return premises, _all(strengthening, step.after, p, terms)
+        return ask
 
-        return build
+    def safety(claim: Conjunct, at: str | None) -> Callable[[Terms], Question]:
+        def ask(terms: Terms) -> Question:
+            state = SymbolicState(machine, induction.scope_type)
+            also = () if at is None else (machine.evaluate(machine.actions[at], state)[0],)
+            indexes = indexes_of((*strengthening, claim))
+            return question(induction, terms, state, wanted((claim,), state, terms), indexes, also=also)
 
-    def safety(at: str | None, function: Callable[..., Value]) -> Callable[[Terms], tuple[list[Any], Any]]:
-        def build(terms: Terms) -> tuple[list[Any], Any]:
-            state, p = SymbolicState(machine, scope_type), Symbol("constant", "p")
-            premises = [_all(strengthening, state, p, terms)]
-            if at is not None:
-                guard, _ = machine.evaluate(machine.actions[at], state)
-                premises.append(terms.term(guard))
-            return premises, terms.term(function(state, p))
+        return ask
 
-        return build
-
-    found = [obligation(f"{induction.name}: initiation", initiation)]
-    found += [obligation(f"{induction.name}: consecution of {name}", consecution(name)) for name in machine.actions]
+    found = [obligation(induction, f"{induction.name}: initiation", initiation)]
+    for name in machine.actions:
+        found.append(obligation(induction, f"{induction.name}: consecution of {name}", consecution(name)))
     for name in induction.properties:
-        for claim in machine.properties[name].claims:
+        known = machine.properties[name]
+        for claim in known.claims:
+            index = () if known.each is None else ((f"{known.each} in question", known.each),)
             where = f"at {claim.at}" if claim.at else "in every state"
-            found.append(obligation(f"{name}: safety {where}", safety(claim.at, claim.function)))
+            conjunct = Conjunct(claim.function.__name__, index, claim.function)
+            found.append(obligation(induction, f"{name}: safety {where}", safety(conjunct, claim.at)))
     return found
 
 
-def discharge(obligation: Obligation, timeout: int = TIMEOUT_MILLISECONDS) -> Outcome:
-    """Ask the solver for a state that satisfies the premises and breaks the goal."""
-    started = time.perf_counter()
-    terms = Terms()
-    premises, goal = obligation.build(terms)
-    solver = z3.Solver()
-    solver.set("timeout", timeout)
-    solver.add(*premises, *terms.side_conditions, z3.Not(goal))
-    answer = solver.check()
-    verdict: Verdict
-    if answer == z3.unsat:
-        verdict = Proved()
-    elif answer == z3.sat:
-        verdict = Refuted(_readable(solver.model()))
-    else:
-        verdict = Unknown(solver.reason_unknown())
-    return Outcome(obligation, verdict, time.perf_counter() - started)
-
-
-def _readable(model: z3.ModelRef) -> str:
-    """A counterexample to induction: the scalars, and each vector at the indexes the obligation speaks of."""
-    scalars = {d.name(): model[d] for d in model.decls() if d.arity() == 0}
-    indexes = {name: value for name, value in scalars.items() if name == "p" or name.startswith("index of ")}
-    lines = [f"{name} = {value}" for name, value in scalars.items() if not name.startswith(UNKNOWN)]
-    for declaration in model.decls():
-        if declaration.arity() == 1:
-            lines += [
-                f"{declaration.name()}[{name}] = {model.eval(declaration(value), model_completion=True)}"
-                for name, value in indexes.items()
-            ]
-    return "\n".join(f"  {line}" for line in sorted(lines))
+def _refuse_clash(induction: Induction) -> None:
+    """An index of the name of a variable would be that variable to the solver."""
+    machine = induction.machine
+    named = {name for conjunct in (*induction.strengthening, *induction.initial) for name, _ in conjunct.indexes}
+    taken = {*machine.variables, *machine.constants, *(f.name for f in dataclasses.fields(induction.scope_type))}
+    if clash := sorted(named & taken):
+        raise ValueError(f"the index {clash[0]!r} of a conjunct is also a name of the machine {machine.name!r}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 from spec.expression import Domain, Symbol, SymbolicVector, Value
@@ -17,7 +16,8 @@ class SymbolicState:
     declare raises AttributeError, as it would on a plain state.
     """
 
-    def __init__(self, machine: Machine, scope_type: type[Any]) -> None:
+    def __init__(self, machine: Machine, scope_type: type[Any], at: str = "") -> None:
+        """`at` follows the name of every variable, to tell the states of a path apart; constants are shared by all."""
         self._names: dict[str, Value] = {name: Domain(name, None) for name in machine.domains}
         for field in dataclasses.fields(scope_type):
             self._names[field.name] = Symbol("constant", field.name)
@@ -25,9 +25,9 @@ class SymbolicState:
             self._names[name] = SymbolicVector("constant", self._names[over], name)
         for variable in machine.variables.values():
             if variable.over is None:
-                self._names[variable.name] = Symbol("variable", variable.name)
+                self._names[variable.name] = Symbol("variable", variable.name + at)
             else:
-                self._names[variable.name] = SymbolicVector("variable", self._names[variable.over], variable.name)
+                self._names[variable.name] = SymbolicVector("variable", self._names[variable.over], variable.name + at)
 
     def __getattr__(self, name: str) -> Value:
         try:
@@ -51,19 +51,15 @@ class StateAfter:
 class SymbolicStep:
     """One action on symbols: the state before, the index it is taken for, its guard, and the state after."""
 
+    action: Action
     before: SymbolicState
     index: Symbol | None
     guard: Value
     after: StateAfter
 
 
-def symbolic_step(machine: Machine, scope_type: type[Any], action: Action) -> SymbolicStep:
+def symbolic_step(machine: Machine, before: SymbolicState, action: Action) -> SymbolicStep:
     """Call an action once on symbols. For an action with an index set the index is one symbol, any member of it."""
-    before = SymbolicState(machine, scope_type)
     index = None if action.each is None else Symbol("constant", f"index of {action.name}")
     guard, effects = machine.evaluate(action, before, index)
-    return SymbolicStep(before, index, guard, StateAfter(before, effects))
-
-
-Conjunct = Callable[[Value, Value], Value]
-"""A claim about a state at one index, written with the words of spec.expression."""
+    return SymbolicStep(action, before, index, guard, StateAfter(before, effects))

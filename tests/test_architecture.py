@@ -28,6 +28,8 @@ BRIDGES = (
     ("interleavings/refinement/*", {"impl", "spec"}, "maps events of impl to actions of spec"),
     ("interleavings/conformance*", {"impl", "spec"}, "holds recorded runs of impl against spec"),
     ("proofs/*", {"spec"}, "proves the very text that spec enumerates"),
+    ("proofs/contracts.py", {"impl"}, "states contracts on the pure functions of the library"),
+    ("proofs/wrong_versions.py", {"impl"}, "wrong versions of them, which the contracts must refute"),
     ("cleancut/check.py", {"spec", "interleavings", "proofs"}, "runs them one after another"),
 )
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from model_states import reachable
 
-from proofs.symbols import symbolic_step
+from proofs.symbols import SymbolicState, symbolic_step
 from spec.catalogue import MACHINES
 from spec.expression import (
     Domain,
@@ -166,7 +166,7 @@ def compare(name, member, every):
     states = reachable(model)[::every]
     taken = 0
     for action in machine.actions.values():
-        graph = symbolic_step(machine, type(scope), action)
+        graph = symbolic_step(machine, SymbolicState(machine, type(scope)), action)
         if action.when is not None and not action.when(scope):
             continue
         for state in states:
@@ -194,7 +194,7 @@ def test_every_action_and_claim_of_every_machine_and_variant_can_be_read_on_symb
         for variants in [(), *((*v.with_variants, v.name) for v in machine.variants.values())]:
             varied = machine.varied(variants)
             for action in varied.actions.values():
-                step = symbolic_step(varied, scope_types[name], action)
+                step = symbolic_step(varied, SymbolicState(varied, scope_types[name]), action)
                 for known in varied.properties.values():
                     for claim in known.claims:
                         index = () if known.each is None else (Symbol("constant", "p"),)

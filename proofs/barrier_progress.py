@@ -1,0 +1,134 @@
+"""A checkpoint that is asked for opens once the open slots end; and no run of the barrier is stuck. For any size.
+
+Fairness: each task inside a slot leaves it at some time (the work inside ends, which is the user's part), an open cut
+is closed at some time, and a checkpoint whose drain is over is let in. Nothing is asked of those who wait, nor of the
+environment: it may cancel whom it likes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spec.barrier import (
+    CHILD_ENDED,
+    CHILD_INSIDE,
+    INSIDE,
+    NO_CHILD,
+    OPEN,
+    OUTSIDE,
+    QUEUED,
+    WAITING,
+    BarrierScope,
+    barrier,
+    finished,
+)
+from spec.expression import Symbol, Value, any_of, count, implies, not_, where
+from spec.machine import Machine
+
+from . import barrier_exclusion
+from .conjuncts import Conjunct, about
+from .obligations import Definition, Induction, Obligation
+from .ranking import Measure, Rising, Waiting, obligations_of_rising, obligations_of_waiting
+from .terms import NUMBERS
+
+
+@about(NUMBERS, without="somebody can always help")
+def every_place_is_taken(s: Value, k: Value) -> Value:
+    """From the first place to the last each is somebody's. Needed to go on: a queue has a head.
+
+    It follows from `places_differ` and `places_are_as_many_as_queued` by the pigeonhole principle, which the solver
+    does not have.
+    """
+    queued = count(s.all_checkpointers, lambda c: s.place[c] > 0)
+    return implies((k >= 1) & (k <= queued), any_of(s.all_checkpointers, lambda c: s.place[c] == k))
+
+
+@about("all_writers", without="somebody can always help")
+def writer_stands_somewhere(s: Value, w: Value) -> Value:
+    """A writer is outside, waiting or inside, his child somewhere on its way. Needed to go on: each has a next step."""
+    writer = (s.at[w] == OUTSIDE) | (s.at[w] == WAITING) | (s.at[w] == INSIDE)
+    return writer & (s.child[w] >= NO_CHILD) & (s.child[w] <= CHILD_ENDED) & (s.rounds_left[w] >= 0)
+
+
+@about("all_checkpointers", without="every unfinished state goes on")
+def checkpoint_stands_somewhere(s: Value, c: Value) -> Value:
+    """A checkpoint is idle, queued, open or done. Needed to go on: each has a next step."""
+    return (s.cut[c] >= 0) & (s.cut[c] <= 3)
+
+
+STRENGTHENING: tuple[Conjunct, ...] = (
+    every_place_is_taken,
+    writer_stands_somewhere,
+    checkpoint_stands_somewhere,
+)
+
+
+@about("all_writers")
+def rounds_to_come(s: Value, w: Value) -> Value:
+    """At the start each writer has some slots to ask for, or none."""
+    return (s.rounds_left[w] == s.rounds) & (s.rounds >= 0)
+
+
+ASSUMES = (
+    "weak fairness: whoever is inside a slot leaves it at some time, an open cut is closed, "
+    "and a checkpoint whose drain is over is let in"
+)
+EXCLUDES = (
+    "how long any of that takes; that the rank is bounded, "
+    "which it is because every part of it is in its declared range"
+)
+
+
+def induction(machine: Machine = barrier) -> Induction:
+    """What holds of the queue at all times."""
+    return Induction(
+        name="queue",
+        machine=machine,
+        scope_type=BarrierScope,
+        properties=(),
+        strengthening=STRENGTHENING,
+        rests_on=barrier_exclusion.STRENGTHENING,
+        initial=(barrier_exclusion.nobody_inside, barrier_exclusion.nobody_queued, rounds_to_come),
+        assumes=ASSUMES,
+        excludes=EXCLUDES,
+        for_all=True,
+        counts=True,
+        definitions=(Definition("next", NUMBERS, lambda: Symbol("constant", "k") + 1),),
+    )
+
+
+@about("all_checkpointers")
+def is_asked_for(s: Value, c: Value) -> Value:
+    """The checkpoint waits for its cut."""
+    return s.cut[c] == QUEUED
+
+
+def what_is_before(s: Value, c: Value) -> Measure:
+    """The place in the queue; whether the cut at its head is still to be opened; who is inside a slot."""
+    to_be_opened = where(any_of(s.all_checkpointers, lambda other: s.cut[other] == OPEN), 0, 1)
+    inside = count(s.all_writers, lambda w: s.at[w] == INSIDE)
+    children_inside = count(s.all_writers, lambda w: s.child[w] == CHILD_INSIDE)
+    return (s.place[c], to_be_opened, inside + children_inside)
+
+
+def waiting(held: Induction) -> Waiting:
+    """A requested checkpoint opens once the open slots end."""
+    return Waiting(
+        name="a requested checkpoint opens",
+        induction=held,
+        waits=is_asked_for,
+        measure=what_is_before,
+        helpers=("leave_slot", "child_leave", "open_cut", "close_cut"),
+        shut_out=("enter_slot", "child_enter"),
+    )
+
+
+def rising(held: Induction) -> Rising:
+    """No run of the barrier is stuck before it is finished."""
+    return Rising("no_deadlock", held, lambda s: not_(finished(s)), "every unfinished state")
+
+
+def obligations_of_progress(held: Induction) -> Iterator[Obligation]:
+    """Both arguments, over the same strengthening."""
+    yield from obligations_of_waiting(waiting(held))
+    yield from obligations_of_rising(rising(held))

@@ -1,0 +1,14 @@
+"""The outcome of every obligation, worked out once in a run of the tests."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from proofs.discharging import Outcome, discharge
+from proofs.inductions import Argument
+
+
+@cache
+def outcomes_of(argument: Argument) -> tuple[Outcome, ...]:
+    """The outcomes of one argument, as `python -m proofs` finds them."""
+    return tuple(discharge(obligation) for obligation in argument.obligations())

@@ -1,0 +1,215 @@
+"""The inductions: all obligations proved, every conjunct needed, every variant refuted, no premise empty."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import z3
+from model_states import reachable
+from proof_outcomes import outcomes_of
+
+import spec.catalogue
+from proofs.barrier_exclusion import open_cut_heads_the_queue
+from proofs.discharging import Proved, Refuted, Unknown, discharge
+from proofs.inductions import ARGUMENTS
+from proofs.obligations import Obligation, Question, assumed
+from proofs.symbols import SymbolicState
+from proofs.terms import NUMBERS, Terms
+from spec.barrier import BarrierScope, barrier
+from spec.expression import Symbol
+from spec.scopes import SMALL
+
+REGISTERED_BY = (spec.catalogue,)
+LARGEST_ENUMERATED = 2_500
+PROVED_PROPERTIES = {"one_owner_on_disk", "none_lost", "cut_excludes_writers", "cursor_covers_stamps"}
+ALSO_PROVED = {"one_cut_at_a_time", "no_deadlock"}
+
+# Follows from two others by the pigeonhole principle, so no state refutes; the solver finds no proof either.
+BY_PIGEONHOLE = {"every_place_is_taken"}
+
+
+def name_of(argument):
+    return argument.induction(argument.machine).name
+
+
+EVERY = pytest.mark.parametrize("argument", ARGUMENTS, ids=name_of)
+CONJUNCTS = [(a, c) for a in ARGUMENTS for c in a.induction(a.machine).strengthening]
+EVERY_CONJUNCT = pytest.mark.parametrize(
+    ("argument", "conjunct"), CONJUNCTS, ids=[f"{name_of(a)}-{c.name}" for a, c in CONJUNCTS]
+)
+SUPPOSED = [(a, c) for a in ARGUMENTS for h in [a.induction(a.machine)] for c in (*h.supposes, *h.lemmas)]
+VARIANTS = [(a, v) for a in ARGUMENTS for v in a.machine.variants.values() if v.breaks in a.shows]
+
+
+def verdict_without(argument, claim, *fields):
+    """The verdict on the obligation that the claim says is lost without it, when it is left out."""
+    held = argument.induction(argument.machine)
+    fewer = {field: tuple(c for c in getattr(held, field) if c is not claim) for field in fields}
+    found = argument.obligations(dataclasses.replace(held, **fewer))
+    exactly = [o for o in found if o.name in (claim.without, f"{held.name}: {claim.without}")]
+    (lost,) = exactly or [o for o in found if o.name.endswith(claim.without)]
+    return discharge(lost, timeout=1_500).verdict
+
+
+@EVERY
+def test_every_obligation_is_proved(argument):
+    """For any size; one consecution for every action of the machine."""
+    outcomes = outcomes_of(argument)
+    consecutions = {f"{name_of(argument)}: consecution of {name}" for name in argument.machine.actions}
+    assert consecutions <= {outcome.obligation.name for outcome in outcomes}
+    assert {o.obligation.name: o.verdict for o in outcomes if not isinstance(o.verdict, Proved)} == {}
+
+
+def test_the_properties_of_the_claim_are_all_proved():
+    """Ownership, exclusion and stamps; a property that is only enumerated is not among them."""
+    assert {name for argument in ARGUMENTS for name in argument.shows} == PROVED_PROPERTIES | ALSO_PROVED
+
+
+@EVERY_CONJUNCT
+def test_every_conjunct_is_needed(argument, conjunct):
+    """A conjunct that can be dropped is a distraction: without it a state refutes the obligation that it names."""
+    verdict = verdict_without(argument, conjunct, "strengthening")
+    if conjunct.name in BY_PIGEONHOLE:
+        assert isinstance(verdict, Unknown)
+    else:
+        assert isinstance(verdict, Refuted)
+
+
+def test_what_an_argument_rests_on_is_proved_by_another():
+    """Nothing is assumed of every state but what holds in every state."""
+    proved = {(a.machine.name, c.name) for a in ARGUMENTS for c in a.induction(a.machine).strengthening}
+    resting = {(a.machine.name, c.name) for a in ARGUMENTS for c in a.induction(a.machine).rests_on}
+    assert resting
+    assert resting <= proved
+    for argument in ARGUMENTS:
+        held = argument.induction(argument.machine)
+        assert not set(held.rests_on) & set(held.strengthening)
+        if held.rests_on:
+            assert held.rests_on in [a.induction(a.machine).strengthening for a in ARGUMENTS if a is not argument]
+
+
+@pytest.mark.parametrize(("argument", "claim"), SUPPOSED, ids=[c.name for _, c in SUPPOSED])
+def test_everything_supposed_is_needed(argument, claim):
+    """An assumption or a lemma that nothing rests on would only weaken the statement."""
+    assert not isinstance(verdict_without(argument, claim, "supposes", "lemmas"), Proved)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@EVERY
+def test_every_lemma_holds_over_a_finite_domain(argument, size):
+    """No state of a small size, whatever its values, breaks one: they say nothing of the machine."""
+    held = argument.induction(argument.machine)
+    terms = Terms(dict.fromkeys(argument.machine.domains, size))
+    state = SymbolicState(argument.machine, held.scope_type)
+    for lemma in held.lemmas:
+        solver = z3.Solver()
+        solver.add(z3.Not(terms.term(lemma(state))))
+        assert solver.check() == z3.unsat, lemma.name
+
+
+@EVERY
+def test_the_premises_for_any_size_do_not_contradict_each_other(argument):
+    """A false law of counting would prove anything: the premises, laws included, are never found contradictory."""
+    for obligation in argument.obligations():
+        solver = z3.Solver()
+        solver.set("rlimit", 400_000)
+        solver.add(*obligation.ask(Terms()).premises)
+        assert solver.check() != z3.unsat, obligation.name
+
+
+@pytest.mark.parametrize(("argument", "variant"), VARIANTS, ids=[f"{name_of(a)}-{v.name}" for a, v in VARIANTS])
+def test_a_variant_that_breaks_a_proved_property_is_refuted(argument, variant):
+    """What the engine catches in a scope, the proof catches for any size: by a state and a step, never by giving up."""
+    varied = argument.induction(argument.machine.varied((*variant.with_variants, variant.name)))
+    for obligation in argument.obligations(varied):
+        verdict = discharge(obligation).verdict
+        if isinstance(verdict, Refuted):
+            break
+        # An action that the variant adds may be possible only in states that the strengthening excludes.
+        assert isinstance(verdict, Proved) or "meets the premises" in verdict.reason
+    assert isinstance(verdict, Refuted)
+
+
+@EVERY
+def test_the_strengthening_holds_in_every_reachable_state_and_every_action_occurs(argument):
+    """The premises of every obligation are met by real states, so none is proved of nothing."""
+    machine, held = argument.machine, argument.induction(argument.machine)
+    claims = (*held.strengthening, *held.supposes, *held.lemmas)
+    taken = dict.fromkeys(machine.actions, 0)
+    for scope, pinned in SMALL[machine.name].values():
+        if pinned.states > LARGEST_ENUMERATED:
+            continue
+        model = machine.model(scope)
+        assert all(holds_everywhere(claim, model, model.initial) for claim in held.initial)
+        for state in reachable(model):
+            for claim in claims:
+                assert holds_everywhere(claim, model, state), (claim.name, state)
+            for step in model.steps(state):
+                taken[step.action.name] += 1
+    assert min(taken.values()) > 0
+
+
+def holds_everywhere(conjunct, model, state, *indexes):
+    """Whether a conjunct holds at all members of its domains."""
+    if len(indexes) == len(conjunct.indexes):
+        return conjunct(state, *indexes)
+    _, domain = conjunct.indexes[len(indexes)]
+    members = range(-1, 9) if domain == NUMBERS else model.domains[domain]
+    return all(holds_everywhere(conjunct, model, state, *indexes, i) for i in members)
+
+
+def test_a_refutation_names_state_step_and_what_breaks():
+    """A counterexample to induction is a whole small state, the action, what it changes, and the broken conjunct."""
+    (argument,) = [a for a in ARGUMENTS if name_of(a) == "ownership"]
+    varied = argument.induction(argument.machine.varied(["cursor_ahead"]))
+    verdicts = [discharge(o).verdict for o in argument.obligations(varied)]
+    (refuted,) = [verdict for verdict in verdicts if not isinstance(verdict, Proved)]
+    assert isinstance(refuted, Refuted)
+    assert "ownership: consecution of read_ledger, over 1 of each\n  state\n" in refuted.counterexample
+    assert "ledger[0] = RESERVED" in refuted.counterexample or "ledger[0] = ADMITTED" in refuted.counterexample
+    assert "  step read_ledger\n" in refuted.counterexample
+    assert "    window = ledger read\n" in refuted.counterexample
+    assert "  breaks image_of_the_ledger at p = 0" in refuted.counterexample
+
+
+def obligation_asking(premise, goal):
+    """An obligation about numbers, which says nothing of a machine."""
+
+    def ask(terms: Terms) -> Question:
+        return Question([premise], [("goal", goal)], SymbolicState(barrier, BarrierScope), None, {})
+
+    return Obligation("numbers", barrier, ask, "", "")
+
+
+def test_an_unknown_is_not_a_pass():
+    """A solver that gives up yields Unknown with its reason."""
+    x, y, z = z3.Ints("x y z")
+    hard = obligation_asking(z3.And(x > 1, y > 1, z > 1), x * x * x + y * y * y != z * z * z)
+    verdict = discharge(hard, timeout=50).verdict
+    assert isinstance(verdict, Unknown)
+    assert "gave up" in verdict.reason
+
+
+def test_a_premise_that_no_state_meets_proves_nothing():
+    """What follows from a contradiction is not proved."""
+    x = z3.Int("x")
+    verdict = discharge(obligation_asking(z3.And(x > 1, x < 1), x == 5)).verdict
+    assert isinstance(verdict, Unknown)
+    assert "meets the premises" in verdict.reason
+
+
+def test_a_false_goal_is_refuted_and_a_true_one_proved():
+    """The two ends of the scale."""
+    x = z3.Int("x")
+    assert isinstance(discharge(obligation_asking(x > 1, x > 0)).verdict, Proved)
+    assert isinstance(discharge(obligation_asking(x > 1, x > 2)).verdict, Refuted)
+
+
+def test_a_conjunct_is_not_assumed_beyond_its_indexes():
+    """Over any size the premises speak of the named indexes alone, unless the induction asks for all."""
+    terms = Terms()
+    state = SymbolicState(barrier, BarrierScope)
+    text = str(assumed([open_cut_heads_the_queue], state, {"c": "all_checkpointers"}, terms, for_all=False))
+    assert "ForAll" not in text
+    assert str(terms.term(open_cut_heads_the_queue(state, Symbol("constant", "c")))) in text
