@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from impl.barrier import Cut
 from impl.barrier.admission import AdmissionCore, ExclusiveTicket, Standing, Ticket
 from impl.checkpointing.validation import without_buffered
 from impl.errors import TraceUnreadable
@@ -58,14 +59,22 @@ def cut_excludes_writers(moves: Sequence[int]) -> None:
             assert not core.gate_open
 
 
-class _Always:
-    """Stands for a barrier and for its live exclusive cut."""
+class _Always(Cut):
+    """Stands for a barrier and for its live exclusive cut: what the ledger does with its table is looked at."""
+
+    name = "always"
+
+    def __init__(self) -> None:
+        self.barrier: Any = self
 
     def require(self, barrier: object, exclusive: bool = False) -> None:
-        """Every cut is live here; what the ledger does with its table is looked at."""
+        """Every cut is live here."""
 
     def emit(self, event: str, **fields: object) -> None:
         """Nobody listens."""
+
+    def mutation(self, kind: str = "") -> Any:
+        """Nobody waits."""
 
 
 def subtraction_leaves_one_owner(reserved: int, elsewhere: Sequence[int]) -> None:
