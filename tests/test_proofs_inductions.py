@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import cache
 
 import pytest
 import z3
@@ -134,20 +135,27 @@ def test_a_variant_that_breaks_a_proved_property_is_refuted(argument, variant):
 @EVERY
 def test_the_strengthening_holds_in_every_reachable_state_and_every_action_occurs(argument):
     """The premises of every obligation are met by real states, so none is proved of nothing."""
-    machine, held = argument.machine, argument.induction(argument.machine)
+    held = argument.induction(argument.machine)
     claims = (*held.strengthening, *held.supposes, *held.lemmas)
-    taken = dict.fromkeys(machine.actions, 0)
-    for scope, pinned in SMALL[machine.name].values():
-        if pinned.states > LARGEST_ENUMERATED:
-            continue
-        model = machine.model(scope)
+    scopes, taken = explored(argument.machine)
+    for model, states in scopes:
         assert all(holds_everywhere(claim, model, model.initial) for claim in held.initial)
-        for state in reachable(model):
+        for state in states:
             for claim in claims:
                 assert holds_everywhere(claim, model, state), (claim.name, state)
-            for step in model.steps(state):
-                taken[step.action.name] += 1
-    assert min(taken.values()) > 0
+    assert taken == set(argument.machine.actions)
+
+
+@cache
+def explored(machine):
+    """The reachable states of the smaller scopes, with their models, and the actions that were taken in any."""
+    scopes = [scope for scope, pinned in SMALL[machine.name].values() if pinned.states <= LARGEST_ENUMERATED]
+    found = [(model, reachable(model)) for model in map(machine.model, scopes)]
+    taken = set()
+    for model, states in found:
+        # Enough of a scope to see its actions; all of it was taken to find the states.
+        taken |= {step.action.name for state in states[::3] for step in model.steps(state)}
+    return found, taken
 
 
 def holds_everywhere(conjunct, model, state, *indexes):
