@@ -3,8 +3,9 @@
     python bench/solver.py [--json FILE] [--quick]
 
 Seconds are of processor time, of this process and of those it starts, so that what else the machine does matters less.
-The traces are those of the variants whose shortest one has more steps than `make prove` looks for; each must have the
-length that the engines find. Quick, the longest are left out.
+The traces are those of the variants whose shortest one has more steps than `make prove` looks for, and at most 18; each
+must have the length that the engines find. Beyond that the solver takes minutes for one; the engines have them. Quick,
+those of more than 12 steps are left out.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from rich.table import Table
 from proofs.checks import LONGEST_TRACE, obligations_discharged, short_variants, traces_found, workers
 from proofs.discharging import Proved
 
-LONGEST_QUICK, LONGEST = 12, 25
+LONGEST_QUICK, LONGEST = 12, 18
 
 
 @dataclass(frozen=True)
