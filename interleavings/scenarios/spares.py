@@ -35,6 +35,7 @@ BORROW = whole_run(
     Pinned(states=1_054, schedules=347_302_200),
     failing=frozenset({0}),
     turns=False,
+    quick=False,
     save_period=None,
 )
 
