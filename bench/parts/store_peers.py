@@ -69,7 +69,7 @@ async def write_inside(run: Situation, directory: Path) -> float:
     store.open()
     async with run.barrier.checkpoint() as cut:
         opened = perf_counter()
-        captured: Any = read_cut(run.barrier, parts, cut, "full", None)
+        captured: Any = read_cut(run.barrier, parts, cut, "full", None, perf_counter)
 
         def fill(staged: Any) -> Any:
             counts = write_artifacts(captured, identity, staged)

@@ -96,7 +96,7 @@ class Situation:
         for _ in range(count):
             async with self.barrier.checkpoint() as cut:
                 opened = perf_counter()
-                captured: Any = read_cut(self.barrier, parts, cut, "full", None)
+                captured: Any = read_cut(self.barrier, parts, cut, "full", None, perf_counter)
             found.append(perf_counter() - opened)
             captured.rows.drop()
             self.plane.release(captured.rows)
