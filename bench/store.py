@@ -90,13 +90,13 @@ async def windows(effort: Effort, place: Path) -> list[Row]:
         async with other.among_writers():
             by_size[size] = statistics.median(await other.windows(effort.cuts))
         del other
-    size, large, small = f"{effort.size / GIB:g} GiB", f"{effort.large / GIB:g} GiB", f"{effort.small / MIB:g} MiB"
+    size_text, large, small = f"{effort.size / GIB:g} GiB", f"{effort.large / GIB:g} GiB", f"{effort.small / MIB:g} MiB"
     return [
-        at_most(f"window, {size}, p50 (ms)", p50 * 1e3, 0.3),
-        at_most(f"window, {size}, p99 (ms)", percentile(found, 0.99) * 1e3, 0.5),
+        at_most(f"window, {size_text}, p50 (ms)", p50 * 1e3, 0.3),
+        at_most(f"window, {size_text}, p99 (ms)", percentile(found, 0.99) * 1e3, 0.5),
         at_most(f"window, {large} against {small} (x)", by_size[effort.large] / by_size[effort.small], 2.0),
         at_most("window, 200 ms added to every fsync against none (x)", await slow_disk(effort, place), 2.0),
-        at_least(f"window against writing inside it, {size} (x shorter)", statistics.median(inside) / p50, 1000.0),
+        at_least(f"window against writing inside it, {size_text} (x shorter)", statistics.median(inside) / p50, 1000.0),
     ]
 
 

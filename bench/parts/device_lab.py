@@ -23,10 +23,13 @@ SLOW_CYCLES = 200_000_000
 class Lab(Protocol):
     """What a program does on an accelerator."""
 
-    accelerator: Device
     row_bytes: int
     #: Room for two pieces of pinned memory, each for one row.
     two_pieces: int
+
+    @property
+    def accelerator(self) -> Device:
+        """What the plane is given."""
 
     def row(self) -> torch.Tensor:
         """A row of bytes, made on the current stream; until it is filled it holds nothing that anybody expects."""
@@ -62,7 +65,7 @@ class CudaLab:
     def __init__(self) -> None:
         self.accelerator = CudaDevice()
         self._where = torch.cuda.current_device()
-        self._side = torch.cuda.Stream()
+        self._side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
     def row(self) -> torch.Tensor:
         # Never waited for: a program is about what is still under way.
@@ -75,11 +78,11 @@ class CudaLab:
         return tensor.clone()
 
     def slow(self) -> None:
-        torch.cuda._sleep(SLOW_CYCLES)
+        torch.cuda._sleep(SLOW_CYCLES)  # type: ignore[no-untyped-call]
 
     def slow_copies(self) -> None:
         with torch.cuda.stream(self.accelerator._copy_stream(self._where)):
-            torch.cuda._sleep(SLOW_CYCLES)
+            torch.cuda._sleep(SLOW_CYCLES)  # type: ignore[no-untyped-call]
 
     def side(self) -> Any:
         return torch.cuda.stream(self._side)

@@ -292,7 +292,7 @@ PROGRAMS = {
     "written in place: the save fails": written_in_place,
     "every layout": every_layout,
 }
-CONTROLS = {
+CONTROLS: dict[str, tuple[Any, Callable[[Any], AbstractContextManager[Any]]]] = {
     "no event wait": (slow_kernels, no_event_wait),
     "no wait for the copy": (slow_kernels, no_wait_for_the_copy),
     "source dropped early": (cleared_while_copied, source_dropped_early),

@@ -33,7 +33,7 @@ def save_with_torch(tensors: dict[str, torch.Tensor], place: Path) -> None:
 def save_with_dcp(tensors: dict[str, torch.Tensor], place: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch_dcp.save(tensors, checkpoint_id=place / "dcp", no_dist=True)
+        torch_dcp.save(tensors, checkpoint_id=place / "dcp", no_dist=True)  # type: ignore[attr-defined]
 
 
 def write_raw(tensors: dict[str, torch.Tensor], place: Path) -> None:
