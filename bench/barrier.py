@@ -13,19 +13,18 @@ that it wakes. trio's rows compare with `trio.Lock`.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
-import json
 import statistics
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from time import perf_counter, process_time, thread_time
 from typing import Any
 
 import trio
+from parts.figures import Row, at_least, at_most, only_shown, options_of, reported
 
 import impl.trio
 from impl import CheckpointBarrier
@@ -79,28 +78,6 @@ class ThriftyConditionBarrier(ConditionBarrier):
     def notify(self) -> None:
         if not self._inside:
             self._condition.notify_all()
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table; without `to_reach` it is there to compare with."""
-
-    figure: str
-    value: float
-    to_reach: str
-    ok: bool
-
-
-def at_least(figure: str, value: float, bound: float) -> Row:
-    return Row(figure, round(value, 3), f">= {bound:g}", value >= bound)
-
-
-def at_most(figure: str, value: float, bound: float) -> Row:
-    return Row(figure, round(value, 3), f"<= {bound:g}", value <= bound)
-
-
-def only_shown(figure: str, value: float) -> Row:
-    return Row(figure, round(value, 3), "", True)
 
 
 @dataclass(frozen=True)
@@ -362,35 +339,12 @@ async def measure(effort: Effort) -> list[Row]:
     ]
 
 
-def table(rows: list[Row]) -> str:
-    lines = [("figure", "value", "to reach", "ok")]
-    for each in rows:
-        lines.append((each.figure, f"{each.value:g}", each.to_reach, "yes" if each.ok else "NO"))
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
-
-
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description="Figures of the checkpoint barrier.")
-    parser.add_argument("--json", metavar="FILE", help="also write the table as a JSON list")
-    parser.add_argument("--quick", action="store_true", help="a few seconds; the values are not for quoting")
-    options = parser.parse_args(arguments)
+    options = options_of("Figures of the checkpoint barrier.").parse_args(arguments)
     effort = QUICK if options.quick else FULL
     rows = [*asyncio.run(measure(effort)), *trio.run(on_trio, effort)]
-    print(f"checkpoint barrier, CPython {sys.version.split()[0]}, medians of {effort.rounds} rounds")
-    print(table(rows))
-    if options.json:
-        try:
-            with open(options.json, "w", encoding="utf-8") as file:
-                json.dump([asdict(each) for each in rows], file, indent=2)
-                file.write("\n")
-        except OSError as error:
-            print(
-                f"{options.json} cannot be written: {error.strerror}. Name a file in a directory that exists.",
-                file=sys.stderr,
-            )
-            return 2
-    return 0 if all(each.ok for each in rows) else 1
+    heading = f"checkpoint barrier, CPython {sys.version.split()[0]}, medians of {effort.rounds} rounds"
+    return reported(heading, rows, options.json)
 
 
 if __name__ == "__main__":

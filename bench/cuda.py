@@ -16,14 +16,11 @@ no figures. Without a device the answer is `not run` and status 3, never a pass.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -35,24 +32,12 @@ import torch  # noqa: E402
 from parts.device_lab import CudaLab, Lab, SimulatedLab  # noqa: E402
 from parts.device_programs import CONTROLS, PROGRAMS  # noqa: E402
 from parts.device_run import FIELDS, DeviceRun, DiscardingFiles, whole_checkpoint  # noqa: E402
+from parts.figures import Row, at_least, at_most, only_shown, options_of, reported, truth  # noqa: E402
+
+from impl.plane import RowsWriter  # noqa: E402
 
 GROUPS = 256
 MIB, GIB = 1 << 20, 1 << 30
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table; without `to_reach` it is there to compare with."""
-
-    figure: str
-    value: float
-    to_reach: float | None
-    ok: bool
-
-
-def truth(figure: str, value: bool) -> Row:
-    """Something that has to be so."""
-    return Row(figure, float(value), 1.0, value)
 
 
 def run_programs(new_lab: Callable[[], Lab], directory: Path) -> list[Row]:
@@ -75,19 +60,11 @@ def run_controls(new_lab: Callable[[], Lab]) -> list[Row]:
     return rows
 
 
-class NoWriter:
+class NoWriter(RowsWriter):
     """Looks at nothing: what is left is the copying."""
 
     def write_tensors(self, name: str, tensors: Mapping[str, Any]) -> None:
         """Nothing."""
-
-    def write_tensor_files(
-        self, files: Iterable[tuple[str, Mapping[str, Any]]], written: Callable[[str], None] | None = None
-    ) -> None:
-        for name, tensors in files:
-            self.write_tensors(name, tensors)
-            if written is not None:
-                written(name)
 
     def write_json(self, name: str, document: Any) -> None:
         """Nothing."""
@@ -128,31 +105,19 @@ async def measure(size: int, saves: int, rounds: int, directory: Path) -> list[R
     ratio = statistics.median(mine / theirs for mine, theirs in zip(staged, plain, strict=True))
     figures = run.plane.statistics()
     return [
-        Row(f"exclusive window, {named}, p50 (ms)", window, 1.0, window <= 1.0),
-        Row(f"exclusive window, {named}, worst of {saves} (ms)", max(windows) * 1e3, None, True),
-        Row("copies of a save (GB/s)", statistics.median(staged), None, True),
-        Row("plain pinned copies (GB/s)", statistics.median(plain), None, True),
-        Row("copies of a save / plain pinned copies", ratio, 0.8, ratio >= 0.8),
-        Row("pinned memory at most in use (MiB)", figures["staging_peak"] / MIB, None, True),
+        at_most(f"exclusive window, {named}, p50 (ms)", window, 1.0),
+        only_shown(f"exclusive window, {named}, worst of {saves} (ms)", max(windows) * 1e3),
+        only_shown("copies of a save (GB/s)", statistics.median(staged)),
+        only_shown("plain pinned copies (GB/s)", statistics.median(plain)),
+        at_least("copies of a save / plain pinned copies", ratio, 0.8),
+        only_shown("pinned memory at most in use (MiB)", figures["staging_peak"] / MIB),
         truth("pinned memory within its bound", figures["staging_peak"] <= figures["staging_limit"]),
     ]
 
 
-def table(rows: list[Row]) -> str:
-    """The rows as text."""
-    width = max(len(row.figure) for row in rows)
-    lines = [f"{'figure':<{width}}  {'value':>10}  {'to reach':>10}  ok"]
-    for row in rows:
-        bound = "" if row.to_reach is None else f"{row.to_reach:.6g}"
-        lines.append(f"{row.figure:<{width}}  {row.value:>10.4g}  {bound:>10}  {'yes' if row.ok else 'NO'}")
-    return "\n".join(lines)
-
-
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description="Rows on a CUDA device: right, each rule needed, and the cost.")
+    parser = options_of("Rows on a CUDA device: right, each rule needed, and the cost.")
     parser.add_argument("--device", choices=("cuda", "simulated"), default="cuda", help="where the rows are")
-    parser.add_argument("--json", metavar="FILE", help="also write the table as a JSON list")
-    parser.add_argument("--quick", action="store_true", help="a few seconds; the values are not for quoting")
     options = parser.parse_args(arguments)
     if options.device == "cuda" and not torch.cuda.is_available():
         print("cuda: not run: torch finds no CUDA device; --device simulated runs programs and controls without one")
@@ -165,20 +130,8 @@ def main(arguments: list[str]) -> int:
             size, saves, rounds = (GIB // 16, 3, 3) if options.quick else (8 * GIB, 5, 7)
             rows += asyncio.run(measure(size, saves, rounds, Path(directory) / "figures"))
     name = torch.cuda.get_device_name() if options.device == "cuda" else "a simulated device, no figures"
-    print(f"cuda: {name}, torch {torch.__version__}, {perf_counter() - began:.0f} s")
-    print(table(rows))
-    if options.json:
-        try:
-            with open(options.json, "w", encoding="utf-8") as file:
-                json.dump([asdict(row) for row in rows], file, indent=2)
-                file.write("\n")
-        except OSError as error:
-            print(
-                f"{options.json} cannot be written: {error.strerror}. Name a file in a directory that exists.",
-                file=sys.stderr,
-            )
-            return 2
-    return 0 if all(row.ok for row in rows) else 1
+    heading = f"cuda: {name}, torch {torch.__version__}, {perf_counter() - began:.0f} s"
+    return reported(heading, rows, options.json)
 
 
 if __name__ == "__main__":

@@ -21,13 +21,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE
-from rich.console import Console
-from rich.table import Table
+from parts.figures import Row, at_least, at_most, only_shown, options_of, reported
 
 from spec import reference_engine
 from spec.catalogue import MACHINES, scopes_named
@@ -38,28 +35,6 @@ FULL_SCOPE, QUICK_SCOPE = "large/features", "medium/features"
 TURNS = 4
 # -DNOREDUCE: all states, as we count them. -DSAFETY: no acceptance cycles to look for.
 PAN = ("gcc", "-O2", "-w", "-DSAFETY", "-DNOREDUCE", "-DMEMLIM=9000", "pan.c", "-o", "pan")
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table; without `to_reach` it is there to compare with."""
-
-    figure: str
-    value: float
-    to_reach: str
-    ok: bool
-
-
-def at_least(figure: str, value: float, bound: float) -> Row:
-    return Row(figure, round(value, 3), f">= {bound:g}", value >= bound)
-
-
-def at_most(figure: str, value: float, bound: float) -> Row:
-    return Row(figure, round(value, 3), f"<= {bound:g}", value <= bound)
-
-
-def only_shown(figure: str, value: float) -> Row:
-    return Row(figure, round(value, 3), "", True)
 
 
 # ------------------------------------------------------------------------------- Runs in processes of their own
@@ -227,19 +202,8 @@ def measure(scope: str) -> list[Row]:
     return rows
 
 
-def print_table(rows: list[Row]) -> None:
-    table = Table(title="engines, one core unless it says otherwise", title_justify="left", box=SIMPLE)
-    for heading in ("figure", "value", "to reach", "ok"):
-        table.add_column(heading, justify="right" if heading == "value" else "left")
-    for each in rows:
-        table.add_row(each.figure, f"{each.value:g}", each.to_reach, "yes" if each.ok else "NO")
-    Console(highlight=False).print(table)
-
-
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description="Figures of the engines.")
-    parser.add_argument("--json", metavar="FILE", help="also write the table as a JSON list")
-    parser.add_argument("--quick", action="store_true", help="on a medium scope; the values are not for quoting")
+    parser = options_of("Figures of the engines.", "on a medium scope; the values are not for quoting")
     parser.add_argument("--measure", nargs=2, metavar=("WHAT", "SCOPE"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.measure:
@@ -247,14 +211,7 @@ def main(arguments: list[str]) -> int:
         print(json.dumps(MEASURES[what](scope)))
         return 0
     rows = measure(QUICK_SCOPE if options.quick else FULL_SCOPE)
-    print_table(rows)
-    if options.json:
-        try:
-            Path(options.json).write_text(json.dumps([asdict(each) for each in rows], indent=2) + "\n", "utf-8")
-        except OSError as error:
-            print(f"{options.json} cannot be written: {error.strerror}. Name a file elsewhere.", file=sys.stderr)
-            return 2
-    return 0 if all(each.ok for each in rows) else 1
+    return reported("engines, one core unless it says otherwise", rows, options.json)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,8 @@ that drops writes after it has confirmed a flush. Needs root, a loop device and 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import fcntl
-import json
 import logging
 import os
 import random
@@ -30,11 +28,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from parts.figures import Row, at_least, at_most, only_shown, options_of, reported
 
 from impl import CheckpointBarrier, Checkpointer, Controller, ControllerConfig, InOrderSampler, PromptLoader
 from impl.inspection.survey import survey
@@ -45,16 +44,6 @@ _SHUTDOWN = 0x8004587D
 _NO_LOG_FLUSH = 2
 _IMAGE_MIB = 192
 _OPTIONS = ("data=ordered", "data=writeback")
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table."""
-
-    figure: str
-    value: float
-    to_reach: float | None
-    ok: bool
 
 
 @dataclass
@@ -244,32 +233,19 @@ def measure(cuts: int, control: int, seed: int) -> list[Row]:
     found = series(cuts, seed, synced=True)
     without = series(control, seed, synced=False)
     return [
-        Row("power cuts on ext4", found.cuts, None, True),
-        Row("checkpoints acknowledged before them", found.acknowledged, None, True),
-        Row("acknowledged checkpoints lost", found.lost, 0, found.lost == 0),
-        Row("published checkpoints damaged", found.damaged, 0, found.damaged == 0),
-        Row("prompts without an owner", found.prompts_lost, 0, found.prompts_lost == 0),
-        Row("LATEST behind the newest checkpoint", found.behind_by_one, None, True),
-        Row("control without fsync: cuts", without.cuts, None, True),
-        # At least one: the one row whose value must not be small.
-        Row("control without fsync: lost or damaged (at least 1)", without.lost + without.damaged, None,
-            without.lost + without.damaged > 0),
-    ]  # fmt: skip
-
-
-def table(rows: list[Row]) -> str:
-    lines = [("figure", "value", "to reach", "ok")]
-    for each in rows:
-        bound = "" if each.to_reach is None else f"<= {each.to_reach:g}"
-        lines.append((each.figure, f"{each.value:g}", bound, "yes" if each.ok else "NO"))
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
+        only_shown("power cuts on ext4", found.cuts),
+        only_shown("checkpoints acknowledged before them", found.acknowledged),
+        at_most("acknowledged checkpoints lost", found.lost, 0),
+        at_most("published checkpoints damaged", found.damaged, 0),
+        at_most("prompts without an owner", found.prompts_lost, 0),
+        only_shown("LATEST behind the newest checkpoint", found.behind_by_one),
+        only_shown("control without fsync: cuts", without.cuts),
+        at_least("control without fsync: lost or damaged (at least 1)", without.lost + without.damaged, 1),
+    ]
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description="Power cuts under a real run.")
-    parser.add_argument("--json", metavar="FILE", help="also write the table as a JSON list")
-    parser.add_argument("--quick", action="store_true", help="five cuts; not for quoting")
+    parser = options_of("Power cuts under a real run.", "five cuts; not for quoting")
     parser.add_argument("--cuts", type=int, default=60, metavar="N", help="how many cuts (60)")
     parser.add_argument("--seed", type=int, default=0, help="decides when they come (0)")
     options = parser.parse_args(arguments)
@@ -280,20 +256,8 @@ def main(arguments: list[str]) -> int:
         print(f"not run: power cuts ({missing})", file=sys.stderr)
         return 3
     rows = measure(5 if options.quick else options.cuts, 3 if options.quick else 10, options.seed)
-    print(f"power cuts, ext4 on a loop device, Linux {os.uname().release}, seed {options.seed}")
-    print(table(rows))
-    if options.json:
-        try:
-            Path(options.json).write_text(
-                json.dumps([asdict(each) for each in rows], indent=2) + "\n", encoding="utf-8"
-            )
-        except OSError as error:
-            print(
-                f"{options.json} cannot be written: {error.strerror}. Name a file in a directory that exists.",
-                file=sys.stderr,
-            )
-            return 2
-    return 0 if all(each.ok for each in rows) else 1
+    heading = f"power cuts, ext4 on a loop device, Linux {os.uname().release}, seed {options.seed}"
+    return reported(heading, rows, options.json)
 
 
 if __name__ == "__main__":

@@ -10,17 +10,14 @@ memory in both, since the pumps work on them.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import statistics
 import sys
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from barrier import Row, only_shown, table
+from parts.figures import Row, only_shown, options_of, reported
 
 from impl import (
     CheckpointBarrier,
@@ -96,30 +93,15 @@ async def measure(saves: int, elements: int) -> list[Row]:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description="The exclusive window with recovery on and off.")
-    parser.add_argument("--json", metavar="FILE", help="also write the table as a JSON list")
-    parser.add_argument("--quick", action="store_true", help="a few seconds; the values are not for quoting")
-    options = parser.parse_args(arguments)
+    options = options_of("The exclusive window with recovery on and off.").parse_args(arguments)
     saves, elements = (5, 64) if options.quick else (31, 4096)
     rows = asyncio.run(measure(saves, elements))
     megabytes = GROUPS * 3 * 8 * elements * 4 / 1e6
-    print(
+    heading = (
         f"recovery, CPython {sys.version.split()[0]}, {GROUPS} finished groups ({megabytes:.0f} MB), {GROUPS} pending, "
         f"medians of {saves} saves"
     )
-    print(table(rows))
-    if options.json:
-        try:
-            with open(options.json, "w", encoding="utf-8") as file:
-                json.dump([asdict(each) for each in rows], file, indent=2)
-                file.write("\n")
-        except OSError as error:
-            print(
-                f"{options.json} cannot be written: {error.strerror}. Name a file in a directory that exists.",
-                file=sys.stderr,
-            )
-            return 2
-    return 0 if all(each.ok for each in rows) else 1
+    return reported(heading, rows, options.json)
 
 
 if __name__ == "__main__":

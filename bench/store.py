@@ -9,9 +9,7 @@ checkpoints are written (the temporary directory otherwise); `/dev/shm` shows wh
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import os
 import statistics
 import sys
@@ -19,27 +17,18 @@ import tempfile
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import torch
+from parts.figures import Row, at_least, at_most, only_shown, options_of, reported
 from parts.store_peers import save_with_dcp, save_with_torch, write_inside, write_raw
 from parts.store_situation import Situation, SlowFiles, rows
 
 MIB, GIB = 1 << 20, 1 << 30
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table; without `to_reach` it is there to compare with."""
-
-    figure: str
-    value: float
-    to_reach: float | None
-    ok: bool
 
 
 @dataclass(frozen=True)
@@ -58,18 +47,6 @@ class Effort:
 
 FULL = Effort(GIB, 4 * GIB, GIB // 4, cuts=500, rounds=5, slow_saves=8, many_saves=200, many_size=64 * MIB)
 QUICK = Effort(GIB // 16, GIB // 4, GIB // 64, cuts=100, rounds=3, slow_saves=3, many_saves=20, many_size=4 * MIB)
-
-#: The sense of each bound: figures that must be small, and ratios that must be large.
-AT_LEAST: set[str] = set()
-
-
-def at_most(figure: str, value: float, bound: float | None = None) -> Row:
-    return Row(figure, round(value, 4), bound, bound is None or value <= bound)
-
-
-def at_least(figure: str, value: float, bound: float) -> Row:
-    AT_LEAST.add(figure)
-    return Row(figure, round(value, 4), bound, value >= bound)
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -151,8 +128,8 @@ async def durable(effort: Effort, place: Path) -> list[Row]:
 
     wanted = dict(zip(peers, (1.5, 1.2, 0.7), strict=True))
     return [
-        at_most(f"save to durable, {size}, digests included (s)", statistics.median(ours)),
-        *(at_most(f"{name}, {size} (s)", statistics.median(seconds)) for name, seconds in theirs.items()),
+        only_shown(f"save to durable, {size}, digests included (s)", statistics.median(ours)),
+        *(only_shown(f"{name}, {size} (s)", statistics.median(seconds)) for name, seconds in theirs.items()),
         *(at_least(f"save to durable against {name} (x faster)", ratio(name), bound) for name, bound in wanted.items()),
     ]
 
@@ -271,8 +248,8 @@ async def restore(effort: Effort, place: Path) -> list[Row]:
             theirs.append(their)
     ratio = statistics.median(their / our for their, our in zip(theirs, ours, strict=True))
     return [
-        at_most(f"restore, {effort.size / GIB:g} GiB, digests checked (s)", statistics.median(ours)),
-        at_most(f"torch.load, {effort.size / GIB:g} GiB (s)", statistics.median(theirs)),
+        only_shown(f"restore, {effort.size / GIB:g} GiB, digests checked (s)", statistics.median(ours)),
+        only_shown(f"torch.load, {effort.size / GIB:g} GiB (s)", statistics.median(theirs)),
         at_least("restore against torch.load (x as fast)", ratio, 0.8),
     ]
 
@@ -297,8 +274,11 @@ async def artifacts(effort: Effort, place: Path) -> list[Row]:
             opened = perf_counter()
         empty.append(perf_counter() - opened)
     return [
-        at_most("exclusive window with recovery off (us)", statistics.median(empty) * 1e6),
-        *(at_most(f"exclusive window: {name} (us)", statistics.median(found) * 1e6) for name, found in spent.items()),
+        only_shown("exclusive window with recovery off (us)", statistics.median(empty) * 1e6),
+        *(
+            only_shown(f"exclusive window: {name} (us)", statistics.median(found) * 1e6)
+            for name, found in spent.items()
+        ),
     ]
 
 
@@ -310,38 +290,16 @@ async def measure(effort: Effort, place: Path) -> list[Row]:
     return found
 
 
-def table(found: list[Row]) -> str:
-    lines = [("figure", "value", "to reach", "ok")]
-    for each in found:
-        sign = ">=" if each.figure in AT_LEAST else "<="
-        bound = "" if each.to_reach is None else f"{sign} {each.to_reach:g}"
-        lines.append((each.figure, f"{each.value:g}", bound, "yes" if each.ok else "NO"))
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
-
-
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description="Figures of the store.")
-    parser.add_argument("--json", metavar="FILE", help="also write the table as a JSON list")
-    parser.add_argument("--quick", action="store_true", help="small and short; the values are not for quoting")
+    parser = options_of("Figures of the store.", "small and short; the values are not for quoting")
     parser.add_argument("--directory", type=Path, metavar="DIR", help="where to write (the temporary directory)")
     options = parser.parse_args(arguments)
     if options.directory is not None and not options.directory.is_dir():
         parser.error(f"{options.directory} is not a directory")
     effort = QUICK if options.quick else FULL
     found = asyncio.run(measure(effort, options.directory or Path(tempfile.gettempdir())))
-    print(f"store, torch {torch.__version__}, {os.cpu_count()} cores, medians of {effort.rounds} rounds")
-    print(table(found))
-    if options.json:
-        try:
-            Path(options.json).write_text(
-                json.dumps([asdict(each) for each in found], indent=2) + "\n", encoding="utf-8"
-            )
-        except OSError as error:
-            print(f"{options.json} cannot be written: {error.strerror}. Name a file in a directory that exists.",
-                  file=sys.stderr)  # fmt: skip
-            return 2
-    return 0 if all(each.ok for each in found) else 1
+    heading = f"store, torch {torch.__version__}, {os.cpu_count()} cores, medians of {effort.rounds} rounds"
+    return reported(heading, found, options.json)
 
 
 if __name__ == "__main__":

@@ -8,18 +8,15 @@ the median of all bursts. The longest event is the longest that a single one kep
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import statistics
 import sys
 import tempfile
 import tracemalloc
-from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter, thread_time
 
-from barrier import Row, only_shown, table
+from parts.figures import Row, only_shown, options_of, reported
 
 from impl import CheckpointBarrier, JsonlTracer, read_trace
 
@@ -81,26 +78,10 @@ def measure(bursts: int) -> list[Row]:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description="What tracing costs.")
-    parser.add_argument("--json", metavar="FILE", help="also write the table as a JSON list")
-    parser.add_argument("--quick", action="store_true", help="a few seconds; the values are not for quoting")
-    options = parser.parse_args(arguments)
+    options = options_of("What tracing costs.").parse_args(arguments)
     bursts = 20 if options.quick else 500
-    rows = measure(bursts)
-    print(f"tracing, CPython {sys.version.split()[0]}, {bursts} bursts of {BURST:,} events")
-    print(table(rows))
-    if options.json:
-        try:
-            with open(options.json, "w", encoding="utf-8") as file:
-                json.dump([asdict(each) for each in rows], file, indent=2)
-                file.write("\n")
-        except OSError as error:
-            print(
-                f"{options.json} cannot be written: {error.strerror}. Name a file in a directory that exists.",
-                file=sys.stderr,
-            )
-            return 2
-    return 0 if all(each.ok for each in rows) else 1
+    heading = f"tracing, CPython {sys.version.split()[0]}, {bursts} bursts of {BURST:,} events"
+    return reported(heading, measure(bursts), options.json)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,11 @@ class RowsWriter(Protocol):
     def write_tensor_files(
         self, files: Iterable[tuple[str, Mapping[str, Any]]], written: Callable[[str], None] | None = None
     ) -> None:
-        """Write files, maybe several at a time; `written` is told of each as soon as it is durable, on any thread."""
+        """Write files; `written` is told of each as soon as it is durable, on any thread. Here, one after another."""
+        for name, tensors in files:
+            self.write_tensors(name, tensors)
+            if written is not None:
+                written(name)
 
     def write_json(self, name: str, document: Any) -> None: ...
 

@@ -1,13 +1,14 @@
 """Situations for tests of rows on a simulated device: one save, and every order in which the device may be at work."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Hashable, Mapping
 from contextlib import suppress
 from typing import Any
 
 import torch
 
 from impl.barrier import CheckpointBarrier
+from impl.plane import RowsWriter
 from impl.tensor_plane import TensorPlane
 from interleavings.scenarios.simulated_device import SimulatedDevice
 
@@ -42,7 +43,7 @@ class Choices:
         return self.taken[-1]
 
 
-class HostFiles:
+class HostFiles(RowsWriter):
     """A writer that reads what it is given as slowly as a disk: the device may do anything before and after."""
 
     def __init__(self, pause: Callable[[], None]) -> None:
@@ -55,14 +56,6 @@ class HostFiles:
         for key, tensor in tensors.items():
             self.tensors[key] = tensor.clone()
         self._pause()
-
-    def write_tensor_files(
-        self, files: Iterable[tuple[str, Mapping[str, Any]]], written: Callable[[str], None] | None = None
-    ) -> None:
-        for name, tensors in files:
-            self.write_tensors(name, tensors)
-            if written is not None:
-                written(name)
 
     def write_json(self, name: str, document: Any) -> None:
         self.documents[name] = document

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 
 from impl.barrier import CheckpointBarrier
+from impl.plane import RowsWriter
 from impl.tensor_plane import TensorCapture, TensorPlane
 
 
-class MemoryFiles:
+class MemoryFiles(RowsWriter):
     """A directory writer and reader in memory; remembers which tensors it was given."""
 
     def __init__(self) -> None:
@@ -20,14 +21,6 @@ class MemoryFiles:
 
     def write_tensors(self, name: str, tensors: Mapping[str, Any]) -> None:
         self.tensors[name] = {key: tensor.detach().clone() for key, tensor in tensors.items()}
-
-    def write_tensor_files(
-        self, files: Iterable[tuple[str, Mapping[str, Any]]], written: Callable[[str], None] | None = None
-    ) -> None:
-        for name, tensors in files:
-            self.write_tensors(name, tensors)
-            if written is not None:
-                written(name)
 
     def write_json(self, name: str, document: Any) -> None:
         self.documents[name] = document

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import torch
 import impl.torch_cuda_device
 from impl.barrier import CheckpointBarrier
 from impl.errors import UsageError
+from impl.plane import RowsWriter
 from impl.tensor_plane import TensorPlane
 from impl.torch_cuda_device import CudaDevice
 
@@ -168,17 +169,9 @@ async def test_a_commit_marks_the_current_stream_of_each_device_and_a_save_waits
     assert driver.calls == [("record", "current", 3)], "the window asks nothing of the device"
     written: dict[str, Any] = {}
 
-    class Files:
+    class Files(RowsWriter):
         def write_tensors(self, name: str, tensors: Any) -> None:
             written.update({key: tensor.tolist() for key, tensor in tensors.items()})
-
-        def write_tensor_files(
-            self, files: Iterable[tuple[str, Mapping[str, Any]]], written: Callable[[str], None] | None = None
-        ) -> None:
-            for name, tensors in files:
-                self.write_tensors(name, tensors)
-                if written is not None:
-                    written(name)
 
         def write_json(self, name: str, document: Any) -> None:
             pass

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 from unittest.mock import patch
@@ -17,6 +17,7 @@ import torch
 
 from impl import CheckpointBarrier
 from impl.errors import CommittedTensorModified
+from impl.plane import RowsWriter
 from impl.tensor_plane import TensorPlane
 from impl.torch_staging import _Begun
 
@@ -26,7 +27,7 @@ from .device_lab import Lab
 VALUES = itertools.cycle([value for value in range(1, 256) if value not in (0xAA, 0xDD)])
 
 
-class HostFiles:
+class HostFiles(RowsWriter):
     """Keeps a copy of what it is given, after everything the device still has to do is done if `patient`."""
 
     def __init__(self, lab: Lab, patient: bool) -> None:
@@ -37,14 +38,6 @@ class HostFiles:
         if self._patient:
             self._lab.finish_all()
         self.tensors.update((key, tensor.clone()) for key, tensor in tensors.items())
-
-    def write_tensor_files(
-        self, files: Iterable[tuple[str, Mapping[str, Any]]], written: Callable[[str], None] | None = None
-    ) -> None:
-        for name, tensors in files:
-            self.write_tensors(name, tensors)
-            if written is not None:
-                written(name)
 
     def write_json(self, name: str, document: Any) -> None:
         """The index is not looked at."""
