@@ -219,6 +219,19 @@ class Nodes:
             return self.where(*arguments)
         return self.all_of(arguments) if operator == "and" else self.any_of(arguments)
 
+    def over(self, root: Node, element: Callable[[int], Node], known: dict[Node, Node]) -> Node:
+        """The same expression made here, with `element(position)` for each element; `known` remembers what was made."""
+        for node in in_order([root]):
+            if node in known:
+                continue
+            if node.operator == "constant":
+                known[node] = self.constant(bool(node.value) if node.truth else node.value)
+            elif node.operator == "element":
+                known[node] = element(node.value)
+            else:
+                known[node] = self.rebuilt(node.operator, [known[a] for a in node.arguments])
+        return known[root]
+
     @staticmethod
     def _expect_truth(word: str, node: Node) -> None:
         if not node.truth:

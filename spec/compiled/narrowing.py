@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ..scalar_form import Instance, ScalarModel
-from ..scalar_nodes import Node, Nodes, in_order
+from ..scalar_nodes import Node, Nodes
 
 Range = tuple[int, int]
 PATIENCE = 24  # rounds after which a range that still grows is taken to its declared bound
@@ -55,18 +55,8 @@ class _Rewriter:
         self.known: dict[Node, Node] = {}
 
     def one(self, root: Node) -> Node:
-        if root not in self.known:
-            for node in in_order([root]):
-                if node not in self.known:
-                    self.known[node] = self.again(node)
-        return self.known[root]
-
-    def again(self, node: Node) -> Node:
-        if node.operator == "constant":
-            return self.nodes.constant(bool(node.value) if node.truth else node.value)
-        if node.operator == "element":
-            return self.nodes.element(node.value)
-        return self.nodes.rebuilt(node.operator, [self.known[a] for a in node.arguments])
+        known = self.known.get(root)
+        return self.nodes.over(root, self.nodes.element, self.known) if known is None else known
 
 
 def _rewritten(form: ScalarModel, ranges: Sequence[Range]) -> ScalarModel:

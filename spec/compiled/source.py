@@ -183,16 +183,9 @@ class _Generator:
         nodes, rank = self.form.nodes, self.form.rank
         if rank is None or not instance.progress:
             return nodes.true
-        after: dict[Node, Node] = {}
-        for node in in_order([rank]):
-            if node.operator == "element":
-                after[node] = instance.assignments.get(node.value, node)
-            elif node.is_constant:
-                after[node] = node
-            else:
-                after[node] = nodes.rebuilt(node.operator, [after[a] for a in node.arguments])
+        after = nodes.over(rank, lambda place: instance.assignments.get(place, nodes.element(place)), {})
         terms: dict[Node, int] = defaultdict(int)
-        base = _add_terms(after[rank], 1, terms) + _add_terms(rank, -1, terms)
+        base = _add_terms(after, 1, terms) + _add_terms(rank, -1, terms)
         difference = nodes.constant(base)
         for node, times in terms.items():
             if times:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from ..machine import Machine
 from ..scalar_form import Element, Instance, ScalarClaim, ScalarModel, Witness, scalar_form
-from ..scalar_nodes import Node, Nodes, in_order
+from ..scalar_nodes import Node, Nodes
 
 SWITCH = "variant"
 Variants = tuple[str, ...]
@@ -154,17 +154,8 @@ class _Joiner:
 
     def over(self, member: int, root: Node) -> Node:
         """A node of one form, over the elements of all."""
-        known, nodes = self.known[member], self.nodes
-        for node in in_order([root]):
-            if node in known:
-                continue
-            if node.operator == "constant":
-                known[node] = nodes.constant(bool(node.value) if node.truth else node.value)
-            elif node.operator == "element":
-                known[node] = nodes.element(self.positions[member][node.value])
-            else:
-                known[node] = nodes.rebuilt(node.operator, [known[a] for a in node.arguments])
-        return known[root]
+        places = self.positions[member]
+        return self.nodes.over(root, lambda position: self.nodes.element(places[position]), self.known[member])
 
     def truth(self, parts: Sequence[Node | None], *, absent: bool = False) -> Node:
         """A truth value of every member as one; `absent` stands for members that have none."""
