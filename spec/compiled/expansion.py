@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +16,37 @@ from .retrace import Finding
 from .storage import Storage
 
 BLOCK: Final = 1024
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What a block of states leads to, before it is known what of that is new."""
+
+    count: int
+    """How many transitions."""
+    forbidden: int = -1
+    """The first of them that a property wanted forbids, or -1."""
+    falls: int = -1
+    """The first of them that does not raise the rank as it should, or -1."""
+    stalled: int = -1
+    """The first of the states that cannot go on and has not ended, or -1."""
+    fault: tuple[int, int] | None = None
+    """A state and an instance where the text itself is wrong; then nothing else is said."""
+
+    def first_finding(
+        self, length: int, origin: Any, instance: Any, broken: int, born: Callable[[int], int]
+    ) -> Finding | None:
+        """What the reference engine meets first, which looks at each transition before the next: of those forbidden,
+        those that lower the rank, and the state `broken` (or -1), which the transition `born(broken)` led to first.
+        """
+        met: list[tuple[int, int, Finding]] = []
+        for at, of_progress in ((self.forbidden, False), (self.falls, True)):
+            if at >= 0:
+                number = int(instance[at]) & INSTANCE
+                met.append((at, int(of_progress), Finding(length, int(origin[at]), number, of_progress)))
+        if broken >= 0:
+            met.append((born(broken), 2, Finding(length, broken, None, False)))
+        return min(met, key=lambda item: item[:2])[2] if met else None
 
 
 @dataclass
@@ -40,23 +71,32 @@ class Watch:
         """The most that so many states can lead to, and one."""
         return states * len(self.raises) + 1
 
-    def forbidden(self, states: Any, origin: Any, instance: Any, count: int) -> int:
-        """The first of these transitions that a property wanted forbids, or -1."""
-        if not self.looks_before:
-            return -1
-        if self.missing.any():
-            self.functions.witness_at(states, origin, instance, count, self.missing)
-        return int(self.functions.broken_at(states, origin, instance, count, self.bits))
+    def follow(self, states: Any, first: int, last: int, out: Any, origin: Any, instance: Any, taken: Any) -> Followed:
+        """Expand the states from `first` up to `last`, and look at what they lead to before any of it is stored.
+
+        The transitions go into `out`, `origin` and `instance`, how often each instance was taken is added to `taken`.
+        Any thread, with arrays of its own.
+        """
+        functions = self.functions
+        count = int(functions.expand(states, first, last, out, origin, instance))
+        if count < 0:
+            return Followed(0, fault=(int(origin[-1 - count]), int(instance[-1 - count])))
+        lively = np.empty(last - first, np.int64)
+        falls = int(tally(origin, instance, count, first, self.raises, taken, lively, last - first))
+        forbidden = -1
+        if self.looks_before:
+            if self.missing.any():
+                functions.witness_at(states, origin, instance, count, self.missing)
+            forbidden = int(functions.broken_at(states, origin, instance, count, self.bits))
+        if not self.progress:
+            return Followed(count, forbidden)
+        return Followed(count, forbidden, falls, int(functions.unfinished(states, first, last, lively)))
 
     def broken(self, states: Any, first: int, last: int) -> int:
         """The first of these states that a property wanted forbids, or -1."""
         if self.missing.any():
             self.functions.witness(states, first, last, self.missing)
         return int(self.functions.broken(states, first, last, self.bits))
-
-    def stalled(self, states: Any, first: int, last: int, lively: Any) -> int:
-        """The first of these states that cannot go on and has not ended, or -1."""
-        return int(self.functions.unfinished(states, first, last, lively)) if self.progress else -1
 
 
 @dataclass(frozen=True)
@@ -74,25 +114,6 @@ class Expansion:
     """A state and an instance where the text itself is wrong; then nothing else is said."""
 
 
-Met = tuple[int, int, Finding]
-"""Which transition, what is looked at first there, and what was found."""
-
-
-def first_of(met: Iterable[Met]) -> Finding | None:
-    """What the reference engine meets first: it looks at each transition before the next."""
-    return min(met, key=lambda item: item[:2], default=(0, 0, None))[2]
-
-
-def at_transition(at: int, length: int, origin: int, instance: int, *, falls: bool) -> Met:
-    """A transition that is forbidden, or that lowers the rank."""
-    return at, 1 if falls else 0, Finding(length, origin, instance & INSTANCE, falls)
-
-
-def at_state(at: int, length: int, row: int) -> Met:
-    """A state that is broken; `at` is the transition which led to it first."""
-    return at, 2, Finding(length, row, None, False)
-
-
 class Alone:
     """Expands block by block."""
 
@@ -101,7 +122,6 @@ class Alone:
         most = watch.most_transitions(BLOCK)
         self.out = np.zeros((most, storage.states.shape[1]), np.int64)
         self.origin, self.instance, self.places, self.tags, self.born = np.zeros((5, most), np.int64)
-        self.lively = np.zeros(BLOCK, np.int64)
 
     def begin(self, words: list[int]) -> None:
         """Put the initial state in."""
@@ -113,26 +133,19 @@ class Alone:
     def expand(self, first: int, last: int, depth: int) -> Expansion:
         """Expand the states from `first` up to `last`, at most a block of them."""
         watch, storage = self.watch, self.storage
-        count = int(watch.functions.expand(storage.states, first, last, self.out, self.origin, self.instance))
-        if count < 0:
-            return Expansion(first, 0, fault=(int(self.origin[-1 - count]), int(self.instance[-1 - count])))
-        storage.make_room(count)
-        falls = int(
-            tally(self.origin, self.instance, count, first, watch.raises, watch.taken, self.lively, last - first)
-        )
-        forbidden = watch.forbidden(storage.states, self.origin, self.instance, count)
+        taken = np.zeros_like(watch.taken)
+        found = watch.follow(storage.states, first, last, self.out, self.origin, self.instance, taken)
+        if found.fault is not None:
+            return Expansion(first, 0, fault=found.fault)
+        storage.make_room(found.count)
+        watch.taken += taken
         before = storage.count
-        self.insert(count)
+        self.insert(found.count)
         broken = watch.broken(storage.states, before, storage.count)
-        stalled = watch.stalled(storage.states, first, last, self.lively)
-        met: list[Met] = []
-        for at, lowers in ((forbidden, False), (falls if watch.progress else -1, True)):
-            if at >= 0:
-                origin, instance = int(self.origin[at]), int(self.instance[at])
-                met.append(at_transition(at, depth + 1, origin, instance, falls=lowers))
-        if broken >= 0:
-            met.append(at_state(int(self.born[broken - before]), depth + 1, broken))
-        return Expansion(last, count, stalled, first_of(met))
+        finding = found.first_finding(
+            depth + 1, self.origin, self.instance, broken, lambda row: int(self.born[row - before])
+        )
+        return Expansion(last, found.count, found.stalled, finding)
 
     def insert(self, count: int) -> None:
         """Add what is new among the first `count` rows to the states."""

@@ -16,8 +16,8 @@ from typing import Final
 
 import numpy as np
 
-from .expansion import BLOCK, Expansion, Met, Watch, at_state, at_transition, first_of
-from .kernels import tally
+from .expansion import BLOCK, Expansion, Followed, Watch
+from .retrace import Finding
 from .storage import Storage
 from .team_kernels import claim, settle, sort_by_owner
 
@@ -36,16 +36,12 @@ def processors() -> int:
 
 @dataclass
 class _Block:
-    """One block of a round: its states, and its transitions as a run of rows; in the end what is new and broken."""
+    """One block of a round: its transitions are a run of rows; in the end it is known what is new and broken."""
 
     number: int
-    first: int
     last: int
     start: int
-    count: int
-    falls: int
-    forbidden: int
-    stalled: int
+    found: Followed
     before: int = 0
     broken: int = -1
 
@@ -66,7 +62,6 @@ class Team:
         self.ends = np.zeros((MOST_BLOCKS * workers, workers + 1), np.int64)
         self.found = np.zeros((workers, MOST_BLOCKS * workers), np.int64)
         self.taken = np.zeros((workers, watch.taken.shape[0]), np.int64)
-        self.lively = np.zeros((workers, BLOCK), np.int64)
         self.blocks: dict[int, _Block] = {}
         self.faults: dict[int, tuple[int, int]] = {}
         self.hashes = np.zeros((workers, self.most), np.int64)
@@ -97,7 +92,7 @@ class Team:
         if self.faults:
             return Expansion(first, 0, fault=self.faults[min(self.faults)])
         blocks = [self.blocks[number] for number in sorted(self.blocks)]
-        transitions = sum(block.count for block in blocks)
+        transitions = sum(block.found.count for block in blocks)
         if not storage.has_room(transitions):
             return None
         storage.make_room(transitions)
@@ -114,9 +109,9 @@ class Team:
         self.together(lambda _: self.settle(remaining))
         storage.count = before
         watch.taken += self.taken.sum(axis=0)
-        stalled = next((block.stalled for block in blocks if block.stalled >= 0), -1)
-        met = next(filter(None, (self.met(block, depth + 1) for block in blocks)), [])
-        return Expansion(blocks[-1].last, transitions, stalled, first_of(met))
+        stalled = next((block.found.stalled for block in blocks if block.found.stalled >= 0), -1)
+        finding = next(filter(None, (self.first_finding(block, depth + 1) for block in blocks)), None)
+        return Expansion(blocks[-1].last, transitions, stalled, finding)
 
     def together(self, step: Callable[[int], None]) -> None:
         """Do a step with all threads; an interruption waits for them, since they write to what is kept."""
@@ -134,32 +129,28 @@ class Team:
         """Take blocks, each the next one, and see what they lead to, until the rows of this thread are full."""
         watch, states = self.watch, self.storage.states
         start, limit = worker * self.rows, (worker + 1) * self.rows
-        lively = self.lively[worker]
         while limit - start >= self.most:
             number = next(numbers)
             begin = first + number * BLOCK
             if begin >= end or number >= len(self.ends):
                 return
             last = min(begin + BLOCK, end)
-            origin, instance = self.origin[start:limit], self.instance[start:limit]
-            count = int(watch.functions.expand(states, begin, last, self.out[start:limit], origin, instance))
-            if count < 0:
-                self.faults[number] = int(origin[-1 - count]), int(instance[-1 - count])
+            rows = self.out[start:limit], self.origin[start:limit], self.instance[start:limit]
+            found = watch.follow(states, begin, last, *rows, self.taken[worker])
+            if found.fault is not None:
+                self.faults[number] = found.fault
                 return
-            falls = int(tally(origin, instance, count, begin, watch.raises, self.taken[worker], lively, last - begin))
-            forbidden = watch.forbidden(states, origin, instance, count)
-            stalled = watch.stalled(states, begin, last, lively)
-            block = _Block(number, begin, last, start, count, falls if watch.progress else -1, forbidden, stalled)
+            block = _Block(number, last, start, found)
             self.sort(block, worker)
             self.blocks[number] = block
-            start += count
+            start += found.count
 
     def sort(self, block: _Block, worker: int) -> None:
         """Give the rows of a block to the owners of their parts of the table."""
         sort_by_owner(
             self.out,
             block.start,
-            block.count,
+            block.found.count,
             self.storage.shift,
             self.workers,
             self.ends[block.number],
@@ -199,7 +190,7 @@ class Team:
                 self.out,
                 self.origin,
                 block.start,
-                block.count,
+                block.found.count,
                 self.order,
                 self.places,
                 self.tags,
@@ -209,14 +200,11 @@ class Team:
             )
             block.broken = self.watch.broken(storage.states, block.before, int(after))
 
-    def met(self, block: _Block, length: int) -> list[Met]:
-        """What breaks in a block, if anything does."""
-        found: list[Met] = []
-        for at, falls in ((block.forbidden, False), (block.falls, True)):
-            if at >= 0:
-                row = block.start + at
-                found.append(at_transition(at, length, int(self.origin[row]), int(self.instance[row]), falls=falls))
-        if block.broken >= 0:
-            new = np.flatnonzero(self.slot[block.start : block.start + block.count])
-            found.append(at_state(int(new[block.broken - block.before]), length, block.broken))
-        return found
+    def first_finding(self, block: _Block, length: int) -> Finding | None:
+        """What breaks first in a block, if anything does."""
+        rows = slice(block.start, block.start + block.found.count)
+
+        def born(row: int) -> int:
+            return int(np.flatnonzero(self.slot[rows])[row - block.before])
+
+        return block.found.first_finding(length, self.origin[rows], self.instance[rows], block.broken, born)
