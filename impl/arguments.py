@@ -75,6 +75,13 @@ def require_count(name: str, value: int, *, least: int) -> int:
     return value
 
 
+def require_integer(name: str, value: int) -> int:
+    """`value`, if it is a whole number of any sign."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise UsageError(f"{name} is {value!r}; it must be a whole number.")
+    return value
+
+
 def require_step(value: int | None, name: str = "step") -> None:
     """`value` is a stamp, the number of a train step, or None for no stamp."""
     if value is not None and (type(value) is not int or value < 0):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .arguments import require_cut, require_key, require_kind
+from .arguments import require_count, require_cut, require_integer, require_key, require_kind
 from .dataset_identity import Dataset, dataset_digest
 from .errors import CheckpointCorrupt, CheckpointIncompatible, UsageError
 from .keys import Key
@@ -72,10 +72,9 @@ class PromptLoader:
         if len(dataset) == 0:
             raise UsageError("dataset is empty; give at least one prompt.")
         self.dataset = dataset
-        self.batch_size = _positive("batch_size", batch_size)
-        self.epochs = _positive("epochs", epochs)
-        if not isinstance(seed, int) or isinstance(seed, bool):
-            raise UsageError(f"seed is {seed!r}, but must be an integer.")
+        self.batch_size = require_count("batch_size", batch_size, least=1)
+        self.epochs = require_count("epochs", epochs, least=1)
+        require_integer("seed", seed)
         self._length = len(dataset)
         self._barrier: Named | None = None
         self._state = LoaderState(
@@ -111,7 +110,7 @@ class PromptLoader:
         """
         self._require(cut)
         if limit is not None:
-            _positive("limit", limit)
+            require_count("limit", limit, least=1)
         state = self._state
         if state.exhausted:
             return None
@@ -211,9 +210,3 @@ _IDENTITY = {
     "seed": "seed",
     "batch_size": "batch size",
 }
-
-
-def _positive(name: str, value: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UsageError(f"{name} is {value!r}, but must be a whole number, 1 or more.")
-    return value

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from .arguments import require_kind
+from .arguments import require_count, require_kind
 from .errors import InvariantViolated, UsageError
 
 
@@ -66,10 +66,8 @@ class PermitPool:
     _placed: int
 
     def __init__(self, capacity: int, name: str) -> None:
-        if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1:
-            raise UsageError(f"{name}: the capacity is {capacity!r}; it must be a whole number of at least 1.")
+        self.capacity = require_count(f"{name}: the capacity", capacity, least=1)
         self.name = name
-        self.capacity = capacity
         self._free = capacity
         self._unspent = 0
         self._placed = 0

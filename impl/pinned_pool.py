@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, overload
 
-from .errors import UsageError
+from .arguments import require_count
 
 #: The smallest piece, where the limit allows it. Sizes are powers of two, so that a piece fits other files again.
 _SMALLEST = 1 << 20
@@ -44,9 +44,7 @@ class PinnedPool:
     # Invariant: bytes in use and bytes kept together are within the limit, or one oversized piece is in use alone.
 
     def __init__(self, allocate: Callable[[int], Any], limit: int) -> None:
-        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-            raise UsageError(f"staging_bytes is {limit!r}; it must be a positive number of bytes.")
-        self.limit = limit
+        self.limit = require_count("staging_bytes", limit, least=1)
         self._smallest = min(_SMALLEST, 1 << (max(1, limit // 2).bit_length() - 1))
         self._allocate = allocate
         self._returned = threading.Condition()

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from .arguments import require_cut, require_kind
+from .arguments import require_count, require_cut, require_integer, require_kind
 from .dataset_identity import Dataset, dataset_digest
 from .errors import CheckpointIncompatible, UsageError
 from .keys import Key
@@ -82,13 +82,9 @@ class TorchdataPromptLoader:
     ) -> None:
         self._dataset = _indexed(dataloader)
         _refuse_repetition(dataloader)
-        for name, value in (("batch_size", batch_size), ("epochs", epochs)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise UsageError(f"{name} is {value!r}, but must be a whole number, 1 or more.")
-        if not isinstance(seed, int) or isinstance(seed, bool):
-            raise UsageError(f"seed is {seed!r}, but must be an integer.")
-        self.batch_size = batch_size
-        self.epochs = epochs
+        self.batch_size = require_count("batch_size", batch_size, least=1)
+        self.epochs = require_count("epochs", epochs, least=1)
+        require_integer("seed", seed)
         self._dataloader = dataloader
         self._own_batches = _length(dataloader)
         self._barrier: Named | None = None
@@ -137,8 +133,8 @@ class TorchdataPromptLoader:
         A row that cannot be read raises its error, and is read again by the next call.
         """
         self._require(cut)
-        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-            raise UsageError(f"limit is {limit!r}, but must be a whole number, 1 or more.")
+        if limit is not None:
+            require_count("limit", limit, least=1)
         if self._state.exhausted:
             return None
         self._require_still("next_batch")

@@ -11,7 +11,7 @@ import asyncio
 import errno
 import json
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from copy import deepcopy
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ import torch
 from library_model import Key, Setting, View
 from loop_turns import turns
 from memory_runs import DIRECTORY, SAMPLERS
+from run_situations import HeldExecutor
 from store_situations import writer_identity
 
 from impl.barrier import CheckpointBarrier
@@ -66,30 +67,22 @@ class FillingDisk(FakeDisk):
         return found
 
 
-class WriterByHand(Executor):
+class WriterByHand(HeldExecutor):
     """Does each job where it is submitted, or, while `holding`, keeps it for `run_all`."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.holding = False
-        self._jobs: list[Callable[[], None]] = []
 
     def submit(self, job: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-
-        def run() -> None:
-            try:
-                future.set_result(job(*arguments, **options))
-            except BaseException as error:
-                future.set_exception(error)
-
-        self._jobs.append(run)
+        future = super().submit(job, *arguments, **options)
         if not self.holding:
             self.run_all()
         return future
 
     def run_all(self) -> None:
-        while self._jobs:
-            self._jobs.pop(0)()
+        while self.jobs:
+            self.jobs.pop(0)()
 
 
 class StepCounter:

@@ -23,7 +23,7 @@ from ..errors import CleancutError, UsageError
 from ..store.posix_files import PosixFiles
 from .examine import Examined
 from .in_words import age_in_words, size_in_words
-from .ownership import Keys
+from .ownership import OWNERS, Keys
 from .probe import probe
 from .survey import Survey, lineage, survey
 
@@ -129,7 +129,7 @@ def _print_checkpoints(found: Survey, console: Console) -> None:
         table.add_column("checkpoint", no_wrap=True)
     for heading in ("state", "kind", "age", "size", "parent"):
         about.add_column(heading)
-    for heading in ("handed out", "trained", "dropped", "buffered", "pending", "spare", "lost", "doubled"):
+    for heading in ("handed out", *OWNERS, "lost", "doubled"):
         owners.add_column(heading, justify="right")
     for each in found.checkpoints:
         kind = each.manifest.kind if each.manifest else "?"
@@ -149,7 +149,7 @@ def _balance(each: Examined) -> list[str]:
     known = owners.handed_out is not None
     return [
         str(owners.handed_out) if known else "?",
-        *(str(owners.owned[owner]) for owner in ("trained", "dropped", "buffered", "pending", "spare")),
+        *(str(owners.owned[owner]) for owner in OWNERS),
         str(owners.lost.count) if known else "?",
         str(owners.doubled.count + owners.ahead.count),
     ]
@@ -249,7 +249,7 @@ def _checkpoint(each: Examined, found: Survey, contents: bool) -> dict[str, Any]
     if owners is not None:
         entry["owners"] = {
             "handed_out": owners.handed_out,
-            **{owner: owners.owned[owner] for owner in ("trained", "dropped", "buffered", "pending", "spare")},
+            **{owner: owners.owned[owner] for owner in OWNERS},
             "lost": None if owners.handed_out is None else _keys(owners.lost),
             "doubled": _keys(owners.doubled),
             "ahead_of_the_loader": None if owners.handed_out is None else _keys(owners.ahead),

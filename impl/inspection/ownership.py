@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from ..keys import Key
 from ..permutation import EpochOrder
 
+#: Who may own a prompt on disk, in the order in which they are shown.
+OWNERS = ("trained", "dropped", "buffered", "pending", "spare")
 #: So many keys are named in full; the count is always of all.
 EXAMPLES = 20
 

@@ -23,6 +23,7 @@ from ..errors import UsageError
 from ..store.posix_files import PosixFiles
 from .examine import Examined
 from .in_words import age_in_words, size_in_words
+from .ownership import OWNERS
 from .survey import Survey, survey
 
 NEWEST_SHOWN = 12
@@ -133,7 +134,7 @@ def in_one_line(each: Examined, at: float) -> str:
 def _owned(each: Examined) -> dict[str, int]:
     if each.ownership is None:
         return {}
-    owned = {owner: each.ownership.owned[owner] for owner in ("trained", "dropped", "buffered", "pending", "spare")}
+    owned = {owner: each.ownership.owned[owner] for owner in OWNERS}
     lost = each.ownership.lost.count if each.ownership.handed_out is not None else 0
     return {**owned, "lost": lost, "doubled": each.ownership.doubled.count + each.ownership.ahead.count}
 
@@ -144,7 +145,7 @@ def picture(watch: Watch) -> Group:
     if found is None:
         return Group(Text(f"{watch.root}: no sign of a run that saves yet"))
     table = Table(box=SIMPLE)
-    headings = ("checkpoint", "kind", "state", "age", "size", "trained", "dropped", "buffered", "pending", "spare")
+    headings = ("checkpoint", "kind", "state", "age", "size", *OWNERS)
     for heading in headings:
         table.add_column(heading, justify="left" if heading in headings[:3] else "right", no_wrap=True)
     for each in found.checkpoints[:NEWEST_SHOWN]:
@@ -155,7 +156,7 @@ def picture(watch: Watch) -> Group:
             each.state if each.state == "whole" else f"[red]{each.state}[/red]",
             age_in_words(each.written, found.at),
             "?" if each.bytes is None else size_in_words(each.bytes),
-            *(str(owned.get(owner, "?")) for owner in headings[5:]),
+            *(str(owned.get(owner, "?")) for owner in OWNERS),
         )
     holder = f" by {found.lock.holder}" if found.lock.state == "held" and found.lock.holder else ""
     lines = [f"{found.root}: lock {found.lock.state}{holder}, {len(found.checkpoints)} checkpoints"]

@@ -27,6 +27,7 @@ from typing import Any
 
 import msgspec
 
+from ..arguments import require_count
 from ..barrier.arguments import seconds
 from ..errors import UsageError
 from .schema import FIRST_BYTES, SCHEMA, VERSION, End, Event, Gap, Header
@@ -56,10 +57,8 @@ class JsonlTracer:
             raise UsageError(
                 "flush_seconds is None, but must be a number of seconds: the queue is never kept for ever."
             )
-        if not isinstance(most_waiting, int) or isinstance(most_waiting, bool) or most_waiting < 1:
-            raise UsageError(f"most_waiting is {most_waiting!r}, but must be a whole number of lines, 1 or more.")
+        self._most_waiting = require_count("most_waiting", most_waiting, least=1)
         self._flush_seconds = limit
-        self._most_waiting = most_waiting
         # So many lines are written before their time.
         self._hurry_at = most_waiting // 16 + 1
         self._encode = msgspec.json.Encoder(enc_hook=repr).encode
