@@ -11,7 +11,7 @@ import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from rich.console import Console
 
@@ -19,6 +19,7 @@ from .errors import ExplorerUsageError, TraceUnreadable
 from .exploring import explore
 from .follower import Coverage
 from .result import Result
+from .terminal import Parser, complete_files, how_far
 from .trace import Trace, read_document
 
 HOLDS, FAILS, WRONG_USE, OPEN = 0, 1, 2, 3
@@ -35,20 +36,14 @@ class WrongUse(Exception):
     """The user asked for something that is not there; the message is one clear line."""
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        print(f"{self.prog}: {message} (try --help)", file=sys.stderr)
-        raise SystemExit(WRONG_USE)
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
+        completes=True,
         prog="python -m interleavings",
         description="Runs the real coroutines of impl through every schedule, each step checked against the machine.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("list", help="the scenarios")
     check = commands.add_parser("check", help="explore scenarios through every schedule")
     check.add_argument("scenario", nargs="*", help="all of them when left out")
@@ -69,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, what in (("explain", "a trace as a page"), ("validate", "a production trace against the machines")):
         later = commands.add_parser(name, help=f"{what} (not built yet)")
         later.add_argument("rest", nargs=argparse.REMAINDER)
+    complete_files(parser)
     return parser
 
 
@@ -135,9 +131,16 @@ def _check(chosen: argparse.Namespace, console: Console) -> int:
 def _check_one(scenario: Any, chosen: argparse.Namespace, console: Console) -> tuple[dict[str, Any], int]:
     cancels = scenario.cancels if chosen.cancels is None else chosen.cancels
     coverage = Coverage()
-    with console.status(f"{scenario.name} …"):
+    expected = scenario.pinned.states if scenario.pinned and cancels == scenario.cancels else None
+    with how_far(console, f"{scenario.name} …", "states") as shown:
         result = explore(
-            scenario.program(coverage), cancels=cancels, prune=not chosen.no_prune, max_seconds=chosen.max_seconds
+            scenario.program(coverage),
+            cancels=cancels,
+            prune=not chosen.no_prune,
+            max_seconds=chosen.max_seconds,
+            progress=lambda states, transitions, depth, seconds: shown.at(
+                states, expected, f"{scenario.name}, depth {depth} …"
+            ),
         )
     drift = _drift(scenario, result, cancels, chosen)
     verdict = "inconclusive" if drift else result.verdict

@@ -35,7 +35,9 @@ class Options:
     workers: int | None = None
     """Threads of the compiled engine; None: one a processor. The result is the same for any number."""
     report: Callable[[str], None] | None = None
-    """Told now and then how far a search is."""
+    """Told now and then how far a search is, in words."""
+    counted: Callable[[int], None] | None = None
+    """Told now and then how many states the search under way has."""
 
     @property
     def compiled_only(self) -> bool:
@@ -82,8 +84,17 @@ def search(
         def on_level(depth: int, states: int) -> None:
             if report is not None:
                 report(f"depth {depth}, {states:,} states")
+            if options.counted is not None:
+                options.counted(states)
 
         return reference_engine.search(machine.model(scope, variants), properties=properties, on_level=on_level)
+
+    def on_progress(progress: Any) -> None:
+        if report is not None:
+            report(str(progress))
+        if options.counted is not None:
+            options.counted(progress.states)
+
     # Imported here: numba takes its time, and not everybody has it.
     from .compiled import engine
 
@@ -96,7 +107,7 @@ def search(
         resume=options.resume,
         workers=options.workers,
         together=variants_of(machine, scope) if variants else (),
-        on_progress=None if report is None else lambda progress: report(str(progress)),
+        on_progress=on_progress,
     )
 
 

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from ..terminal import how_far
 from .audit import Audit, audit
 from .setting import CHECKPOINTS, STEPS, TRAINED_LOG
 
@@ -67,7 +68,7 @@ def plan_kills(kills: int, seed: int) -> list[Kill]:
     ]
 
 
-def live(directory: Path, seed: int, kill: Kill | None) -> Death:
+def live(directory: Path, seed: int, kill: Kill | None, at_step: Callable[[int], None] = lambda step: None) -> Death:
     """Start one life and see it end. Raises LifeFailed if it ends by itself with an error."""
     package = __name__.rpartition(".")[0]
     root = Path(__file__).resolve().parents[2]
@@ -80,7 +81,7 @@ def live(directory: Path, seed: int, kill: Kill | None) -> Death:
     ):
         assert process.stdout is not None
         try:
-            version, killed = _follow(process, process.stdout, kill)
+            version, killed = _follow(process, process.stdout, kill, at_step)
         finally:
             process.kill()
         if not killed and process.wait() != 0:
@@ -89,7 +90,9 @@ def live(directory: Path, seed: int, kill: Kill | None) -> Death:
     return Death(kill if killed else None, version)
 
 
-def _follow(process: subprocess.Popen[str], events: IO[str], kill: Kill | None) -> tuple[int, bool]:
+def _follow(
+    process: subprocess.Popen[str], events: IO[str], kill: Kill | None, at_step: Callable[[int], None]
+) -> tuple[int, bool]:
     """Read a life's events until it ends, and kill it when its moment has come."""
     version = 0
     for line in events:
@@ -97,6 +100,7 @@ def _follow(process: subprocess.Popen[str], events: IO[str], kill: Kill | None) 
             break
         event = json.loads(line)
         version = event.get("version", version)
+        at_step(version)
         if kill is not None and version >= kill.version and event["event"] == kill.moment:
             time.sleep(kill.delay)
             process.send_signal(signal.SIGKILL)
@@ -120,13 +124,13 @@ def run_demo(kills: int, seed: int, wanted: Path | None, console: Console) -> in
     with working_directory(wanted) as directory:
         deaths = []
         try:
-            for number, kill in enumerate([*plan_kills(kills, seed), None]):
-                if console.is_terminal:
-                    console.print(f"life {number + 1} of {kills + 1} …", style="dim")
-                death = live(directory, seed, kill)
-                deaths.append(death)
-                if death.kill is None:
-                    break
+            with how_far(console, "starting …", "steps") as shown:
+                for number, kill in enumerate([*plan_kills(kills, seed), None]):
+                    life = f"life {number + 1} of {kills + 1} …"
+                    death = live(directory, seed, kill, lambda step, life=life: shown.at(step, STEPS, life))  # type: ignore[misc]
+                    deaths.append(death)
+                    if death.kill is None:
+                        break
         except LifeFailed as failure:
             print(failure, file=sys.stderr)
             return 1
