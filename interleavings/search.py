@@ -26,7 +26,7 @@ Progress: TypeAlias = Callable[[int, int, int, float], None]
 """Called now and then with states, transitions, depth and seconds."""
 
 _SHORTEST_CHAIN = 8
-_PROGRESS_EVERY = 500
+_PROGRESS_EVERY = 50
 _SHARED = "does it use an object that was made outside of it and that an earlier run changed, or a set of objects?"
 
 

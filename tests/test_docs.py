@@ -143,11 +143,13 @@ def test_every_command_that_a_page_names_is_one() -> None:
 
 
 def run_as_shown(page: Path, folder: Path) -> list[tuple[str, list[str], str]]:
-    """Every command of a page with what is to be seen and what was, in one shell, with the page's files beside it."""
+    """Every command of a page with what is to be seen and what was, in one shell, its files where it goes."""
+    place = folder / "build" / "tutorial"
+    place.mkdir(parents=True)
     commands: list[tuple[str, list[str]]] = []
     for language, title, body in BLOCK.findall(page.read_text(encoding="utf-8")):
         if title.endswith(".py"):
-            (folder / title).write_text(body, encoding="utf-8")
+            (place / title).write_text(body, encoding="utf-8")
         for line in body.splitlines() if language == "console" else ():
             if line.startswith("$ "):
                 commands.append((line[2:], []))
