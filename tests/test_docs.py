@@ -218,7 +218,7 @@ def test_a_newcomer_who_follows_the_tutorial_sees_what_it_says(tmp_path: Path) -
 
 def entries(text: str) -> dict[str, str]:
     """The entries of a part of the runbook by their names."""
-    pieces = re.split(r"^#### `(\w+)`\n", text, flags=re.MULTILINE)[1:]
+    pieces = re.split(r"^### `(\w+)`\n", text, flags=re.MULTILINE)[1:]
     return dict(zip(pieces[::2], pieces[1::2], strict=True))
 
 
