@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeRemainingColumn
+from rich.table import Column
 from rich.text import Text
 
 WRONG_USE = 2
@@ -100,11 +101,22 @@ def complete_files(parser: argparse.ArgumentParser) -> None:
             completed_by_files(action)
 
 
+class _Doing(ProgressColumn):
+    """What is being done: the one column that gives way where the terminal is narrow, and never takes a second line."""
+
+    def __init__(self) -> None:
+        super().__init__(table_column=Column())
+
+    def render(self, task: Task) -> Text:
+        """Its beginning, as far as there is room."""
+        return Text(task.description, no_wrap=True, overflow="ellipsis")
+
+
 class _Rate(ProgressColumn):
     """How many a second."""
 
     def __init__(self, unit: str) -> None:
-        super().__init__()
+        super().__init__(table_column=Column(no_wrap=True))
         self._unit = unit
 
     def render(self, task: Task) -> Text:
@@ -145,7 +157,7 @@ def how_far(console: Console, doing: str, unit: str) -> Iterator[HowFar]:
         return
     columns: Sequence[ProgressColumn] = (
         SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
+        _Doing(),
         BarColumn(bar_width=20),
         TextColumn("{task.completed:,.0f}", markup=False),
         _Rate(unit),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import re
@@ -11,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import impl.terminal
 import spec.terminal
@@ -109,6 +111,23 @@ def test_a_terminal_sees_how_far_it_is_at_which_rate_and_how_long_it_will_take()
     assert re.search(r"\w+ … .*\d.* variants/s +\d+:\d\d", plain)
     assert f"{ESCAPE}[2K" in seen
     assert plain.rstrip().splitlines()[-1].startswith("spec variants: ")
+
+
+def test_a_narrow_terminal_gets_one_line_with_rate_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is being done is cut short, and nothing else; a second line would stay behind."""
+    monkeypatch.setenv("COLUMNS", "60")
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=60, height=20)
+    with spec.terminal.how_far(console, "…", "states") as shown:
+        shown.at(1_000, 4_000)
+        shown.at(2_000, 4_000, "a long story of what is being done at this very moment, depth 22")
+        assert shown._bar is not None
+        shown._bar.refresh()
+    lines = re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()))
+    full = [line for line in lines if "a long" in line]
+    assert full
+    assert all(re.search(r"…\s.*2,000 [\d,]+ states/s +\d+:\d\d", line) for line in full), full
+    assert all(len(line) <= 60 for line in lines)
 
 
 def test_no_color_leaves_colours_out_on_a_terminal_too() -> None:
