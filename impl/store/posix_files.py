@@ -7,6 +7,7 @@ import fcntl
 import os
 import stat as stat_modes
 
+from .direct_io import write_past_the_cache
 from .files import Buffer, FileStat, Handle
 
 _MODE_FILE = 0o666
@@ -36,11 +37,12 @@ class PosixFiles:
 
     def write(self, handle: Handle, data: Buffer) -> None:
         rest = memoryview(data).cast("B")
+        rest = rest[write_past_the_cache(handle, rest) :]
         while rest:
             rest = rest[os.write(handle, rest) :]
 
-    def read(self, handle: Handle, size: int) -> bytes:
-        return os.read(handle, size)
+    def read_into(self, handle: Handle, room: memoryview) -> int:
+        return os.readv(handle, [room])
 
     def fsync(self, handle: Handle) -> None:
         os.fsync(handle)
