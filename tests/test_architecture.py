@@ -51,6 +51,7 @@ FOREIGN = (
     ("impl/tensor_plane.py", {"torch"}, ANYWHERE, "adapts torch tensors; `import impl` loads it on demand"),
     ("impl/torch_*.py", {"torch"}, ANYWHERE, "adapt torch modules and optimizers; `import impl` loads them on demand"),
     ("impl/torchdata_loader.py", {"torchdata"}, ANYWHERE, "adapts StatefulDataLoader, an extra"),
+    ("impl/transfer_queue.py", {"torch", "transfer_queue"}, ANYWHERE, "adapts TransferQueue, an extra"),
     ("impl/prometheus.py", {"prometheus_client"}, ANYWHERE, "adapts the Prometheus client, an extra"),
     ("impl/store/*", {"torch", "safetensors"}, LAZILY, "tensors lie in safetensors files"),
     ("impl/demo*", {"torch", "rich"}, ANYWHERE, "trains a real policy and prints a table; nothing imports it"),
