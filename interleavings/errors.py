@@ -26,6 +26,19 @@ class ForbiddenCall(RuntimeError):
         self.place = place
 
 
+class ToldApart(ForbiddenCall):
+    """The program looked at the name of a task that is declared identical to others, so it can tell them apart."""
+
+    def __init__(self, name: str, place: str) -> None:
+        RuntimeError.__init__(
+            self,
+            f"{name} was called at {place}, and tasks are declared identical: their names tell them apart, so states "
+            "that differ only in who is who are not one state. Leave out identical=, or do without the name",
+        )
+        self.name = name
+        self.place = place
+
+
 class Violation(Exception):
     """A property does not hold after this step. Raised by a subject's `observe`."""
 
