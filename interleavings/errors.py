@@ -72,6 +72,25 @@ class Diverged(Exception):
             parts.append(f"enabled now but not before: {', '.join(extra)}")
         super().__init__(f"program is not deterministic: step {step}: {reason or '; '.join(parts) or 'another order'}")
 
+    @classmethod
+    def worded(cls, text: str) -> Diverged:
+        """Return one with a text that another process made."""
+        error = cls.__new__(cls)
+        Exception.__init__(error, text)
+        error.step, error.asked = 0, ""
+        return error
+
+
+class WorkerLost(Exception):
+    """A worker process was killed, again and again, while it had the same states to evaluate. Internal."""
+
+    def __init__(self, status: int | None) -> None:
+        how = f"by signal {-status}" if status is not None and status < 0 else f"with status {status}"
+        super().__init__(
+            f"worker processes ended {how} over the same states; likely cause: memory ran out, or the program ends its "
+            "process. Use fewer workers, or one"
+        )
+
 
 class Unwalkable(Exception):
     """An object whose content cannot be read, so two states cannot be told apart. Internal."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from .counterexample import NO_PROGRESS, build_trace
-from .errors import Diverged, ExplorerUsageError, ForbiddenCall, Unwalkable
+from .errors import Diverged, ExplorerUsageError, ForbiddenCall, Unwalkable, WorkerLost
 from .folded_search import FoldedSearch
 from .forbidden import Fence
 from .graph import choices_of_a_circle, count_schedules, traps
@@ -18,6 +18,7 @@ from .search import Exploration, Order, Progress, Search
 from .setting import Limits, Setting, clock, paused_collection
 from .stock import stock_label
 from .subject import Program
+from .team import TeamSearch
 from .unpruned import enumerate_schedules
 
 _UNWALKABLE_SCHEDULES = 20_000
@@ -42,6 +43,7 @@ def explore(
     patience: int = 1_000,
     allow: tuple[str, ...] = (),
     progress: Progress | None = None,
+    workers: int = 1,
 ) -> Result:
     """Explore every schedule of a program and return the verdict.
 
@@ -52,20 +54,22 @@ def explore(
     enumerates schedules instead of states; `max_states` then bounds their number. `timers="anytime"` lets the earliest
     timer fire although something could still run, as it may when a step takes long. `keep_going` collects the outcomes
     of all schedules instead of stopping at the first failure. `patience` is how many timers may fire in a row without
-    a step of the main coroutine.
+    a step of the main coroutine. `workers` is how many processes share the search; they are forked, so any program
+    will do, and what is found is the same.
     """
     _check(cancels, crashes, max_states, max_seconds, timers, order, patience)
+    _check_workers(workers, prune, order)
     members = identical_from(identical) if identical else None
     rules = Rules(cancels=cancels, atomic_callbacks=atomic_callbacks, timers=timers, identical=members)
     limits = Limits(max_states=max_states, max_seconds=max_seconds, patience=patience)
     with Fence(tuple(allow)) as fence, paused_collection():
         setting = Setting(program, rules, fence, state, invariant)
-        verdict = _Verdict(setting, limits, keep_going)
+        verdict = _Verdict(setting, limits, keep_going, workers)
         try:
             if prune:
                 return verdict.pruned(order, progress)
             return verdict.unpruned(None)
-        except (Diverged, ForbiddenCall) as error:
+        except (Diverged, ForbiddenCall, WorkerLost) as error:
             if fence.interrupted and isinstance(error, Diverged):
                 return verdict.interrupted()  # somebody pressed Ctrl-C during a step; it did not come again
             return verdict.inconclusive(str(error))
@@ -74,10 +78,11 @@ def explore(
 class _Verdict:
     """Turns what a search found into a result."""
 
-    def __init__(self, setting: Setting, limits: Limits, keep_going: bool) -> None:
+    def __init__(self, setting: Setting, limits: Limits, keep_going: bool, workers: int) -> None:
         self._setting = setting
         self._limits = limits
         self._keep_going = keep_going
+        self._workers = workers
         self._stop_at: Callable[[Failure], bool] = (lambda failure: False) if keep_going else (lambda failure: True)
         self._found = Exploration()
 
@@ -85,7 +90,10 @@ class _Verdict:
         search = self._search(order, progress)
         self._found = found = search.found
         try:
-            search.run()
+            if isinstance(search, TeamSearch):
+                search.run_with(self._workers)
+            else:
+                search.run()
         except Unwalkable as error:
             return self.unpruned(error.reason)
         except KeyboardInterrupt:
@@ -109,7 +117,11 @@ class _Verdict:
         if setting.rules.identical is None:
             with setting.start() as run:
                 setting.rules = replace(setting.rules, identical=run.loop.identical)
-        kind = Search if setting.rules.identical is None else FoldedSearch
+        kind = Search if self._workers == 1 else TeamSearch
+        if setting.rules.identical is not None:
+            if self._workers > 1:
+                raise ExplorerUsageError("workers= and identical= do not go together yet; leave one of them out")
+            kind = FoldedSearch
         return kind(setting, self._limits, order=order, stop_at=self._stop_at, progress=progress)
 
     def _complete(self, found: Exploration) -> Result:
@@ -191,6 +203,15 @@ class _Verdict:
             spin=spin,
             outcomes=frozenset(found.outcomes),
         )
+
+
+def _check_workers(workers: int, prune: bool, order: str) -> None:
+    if type(workers) is not int or workers < 1:
+        raise ExplorerUsageError(f"workers={workers!r}: it is a number of processes, 1 or more")
+    if workers > 1 and not prune:
+        raise ExplorerUsageError(f"workers={workers} with prune=False: an enumeration runs in one process")
+    if workers > 1 and order != "breadth":
+        raise ExplorerUsageError(f"workers={workers} with order={order!r}: several processes search breadth first only")
 
 
 def _check(

@@ -38,6 +38,19 @@ def fingerprint(run: Run) -> bytes:
     return digest_of(walk)
 
 
+def reading_of(value: Any) -> bytes:
+    """Return 128 bits of any value by itself, the same in every process."""
+    walk = Walk(0.0, {}, declared=False)
+    walk.stack.append(value)
+    try:
+        walk.run()
+    except Unwalkable as error:
+        raise Unwalkable(
+            error.subject, f"{error.reason}: {describe(error.subject)}, which observe() returned"
+        ) from None
+    return digest_of(walk)
+
+
 def digest_of(walk: Walk) -> bytes:
     """Return 128 bits of what a reading wrote."""
     return hashlib.blake2b(marshal.dumps(walk.out, _MARSHAL_VERSION), digest_size=16).digest()

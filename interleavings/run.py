@@ -49,13 +49,13 @@ class Run:
         fence: Fence,
         state: Callable[[], Any] | None,
         invariant: Callable[[], object] | None,
-        observed: dict[Hashable, int],
+        observed: dict[Hashable, Any],
     ) -> None:
         self.rules = rules
         self.fifo = rules.fifo
         self.cancels_left = rules.cancels
         self.loop = ExplorerLoop()  # type: ignore[abstract]  # the refused methods are added by name
-        self.observed = -1  # the number of what the observer returned last
+        self.observed: Any = -1  # what stands for the observer's last answer
         self._observed = observed
         self.unseen: list[Any] = []  # ended tasks whose failure nobody has looked at yet
         self.outcome: str | None = None

@@ -189,11 +189,15 @@ class Search:
         first, enabled = self._advance(run, state, index, options, number)
         current = first
         for further in range(max(_SHORTEST_CHAIN, number)):
-            following = _first_unknown(current)
+            following = self._following(current)
             if following is None:
                 break
             current, enabled = self._advance(run, current, following, enabled, number + 1 + further)
         return first
+
+    def _following(self, state: State) -> int | None:
+        """Return the choice of a state with which a run goes on; None when nothing is left to learn from it."""
+        return _first_unknown(state)
 
     def _replay(self, run: Run, state: State) -> dict[str, Target] | None:
         """Walk a fresh run to a state, comparing what is enabled at each step; return what is enabled there.
