@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from .counterexample import NO_PROGRESS, build_trace
 from .errors import Diverged, ExplorerUsageError, ForbiddenCall, Unwalkable, WorkerLost
@@ -12,6 +12,7 @@ from .folded_search import FoldedSearch
 from .forbidden import Fence
 from .graph import choices_of_a_circle, count_schedules, traps
 from .identical import Declared, identical_from
+from .preemptions import FewestPreemptions
 from .result import Failure, Result, Stock
 from .run import Rules
 from .search import Exploration, Order, Progress, Search
@@ -50,12 +51,13 @@ def explore(
     `program` returns a fresh coroutine, or a `Subject`, each time it is called. `cancels` is how many times the
     environment may cancel a task. `state` declares the shared state, `invariant` is asked in every state. `identical`
     names tasks that do the same to the same (a list of names, or several lists): states that differ only in which of
-    them is which are one, and a declaration that is not true is refused. `prune=False`
-    enumerates schedules instead of states; `max_states` then bounds their number. `timers="anytime"` lets the earliest
-    timer fire although something could still run, as it may when a step takes long. `keep_going` collects the outcomes
-    of all schedules instead of stopping at the first failure. `patience` is how many timers may fire in a row without
-    a step of the main coroutine. `workers` is how many processes share the search; they are forked, so any program
-    will do, and what is found is the same.
+    them is which are one, and a declaration that is not true is refused. `prune=False` enumerates schedules instead of
+    states; `max_states` then bounds their number. `timers="anytime"` lets the earliest timer fire although something
+    could still run, as it may when a step takes long. `order` decides which counterexample comes first: a shortest one
+    ("breadth"), or one that interrupts tasks least ("fewest-preemptions"). `keep_going` collects the outcomes of all
+    schedules instead of stopping at the first failure. `patience` is how many timers may fire in a row without a step
+    of the main coroutine. `workers` is how many processes share the search; they are forked, so any program will do,
+    and what is found is the same.
     """
     _check(cancels, crashes, max_states, max_seconds, timers, order, patience)
     _check_workers(workers, prune, order)
@@ -118,9 +120,12 @@ class _Verdict:
             with setting.start() as run:
                 setting.rules = replace(setting.rules, identical=run.loop.identical)
         kind = Search if self._workers == 1 else TeamSearch
+        if order == "fewest-preemptions":
+            kind = FewestPreemptions
         if setting.rules.identical is not None:
-            if self._workers > 1:
-                raise ExplorerUsageError("workers= and identical= do not go together yet; leave one of them out")
+            if kind is not Search:
+                other = "workers=" if self._workers > 1 else f"order={order!r}"
+                raise ExplorerUsageError(f"{other} and identical= do not go together; leave one of them out")
             kind = FoldedSearch
         return kind(setting, self._limits, order=order, stop_at=self._stop_at, progress=progress)
 
@@ -235,7 +240,7 @@ def _check(
         raise ExplorerUsageError(f"max_seconds={max_seconds!r}: it is a time above 0, or None")
     if timers not in ("idle", "anytime"):
         raise ExplorerUsageError(f"timers={timers!r}: it is 'idle' or 'anytime'")
-    if order not in ("breadth", "depth"):
-        raise ExplorerUsageError(f"order={order!r}: it is 'breadth' or 'depth'")
+    if order not in get_args(Order):
+        raise ExplorerUsageError(f"order={order!r}: it is {', '.join(map(repr, get_args(Order)))}")
     if type(patience) is not int or patience < 1:
         raise ExplorerUsageError(f"patience={patience!r}: it is a number of timers, 1 or more")

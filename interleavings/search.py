@@ -21,7 +21,7 @@ from .result import Failure
 from .run import Run, Target
 from .setting import Limits, Setting, clock, look
 
-Order: TypeAlias = Literal["breadth", "depth"]
+Order: TypeAlias = Literal["breadth", "depth", "fewest-preemptions"]
 Progress: TypeAlias = Callable[[int, int, int, float], None]
 """Called now and then with states, transitions, depth and seconds."""
 

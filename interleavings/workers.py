@@ -1,8 +1,8 @@
 """One worker of a shared search: it evaluates the states it is given, goes on from there, and tells what it learnt.
 
 A worker is a fork of the searching process, so it has the program as it is there. It keeps a table of its own: what it
-or another worker has evaluated it does not evaluate again. All that it sends are identities, names and numbers. What the
-program's runs count for the caller (its attribute `collected`, with `clear()` and `merge(other)`) is sent at the end.
+or another worker has evaluated it does not evaluate again. All that it sends are identities, names and numbers, and at
+the end what the program's runs counted for the caller: its attribute `collected`, with `clear()` and `merge(other)`.
 """
 
 from __future__ import annotations
