@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--crashes", type=int, default=0, help="crashes anywhere (not built yet)")
     check.add_argument("--no-prune", action="store_true", help="enumerate schedules instead of states")
     check.add_argument("--max-seconds", type=float, help="stop each scenario after this time; the verdict is bounded")
-    check.add_argument("--workers", type=int, default=1, help="processes (only 1 for now)")
+    check.add_argument("--workers", type=int, default=1, help="processes that share each search; the same is found")
     check.add_argument("--ray", help="a Ray cluster (not built yet)")
     check.add_argument("--json", metavar="FILE", help="also write the results as JSON")
     check.add_argument("--output", metavar="DIR", default="build/counterexamples", help="where traces are written")
@@ -110,8 +110,6 @@ def _check(chosen: argparse.Namespace, console: Console) -> int:
         raise WrongUse("--crashes is not built yet")
     if chosen.ray:
         raise WrongUse("--ray is not built yet")
-    if chosen.workers != 1:
-        raise WrongUse(f"--workers {chosen.workers}: several processes are not built yet; leave it out")
     from .scenarios import SCENARIOS, UnknownScenario, scenario_named
 
     try:
@@ -135,9 +133,15 @@ def _check(chosen: argparse.Namespace, console: Console) -> int:
 def _check_one(scenario: Any, chosen: argparse.Namespace, console: Console) -> tuple[dict[str, Any], int]:
     cancels = scenario.cancels if chosen.cancels is None else chosen.cancels
     coverage = Coverage()
+    program = scenario.program(coverage)
+    program.collected = coverage
     with console.status(f"{scenario.name} …"):
         result = explore(
-            scenario.program(coverage), cancels=cancels, prune=not chosen.no_prune, max_seconds=chosen.max_seconds
+            program,
+            cancels=cancels,
+            prune=not chosen.no_prune,
+            max_seconds=chosen.max_seconds,
+            workers=chosen.workers,
         )
     drift = _drift(scenario, result, cancels, chosen)
     verdict = "inconclusive" if drift else result.verdict

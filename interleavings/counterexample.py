@@ -67,4 +67,11 @@ def build_trace(setting: Setting, keys: Sequence[str], failure: Failure, stock: 
 def budgets_of(setting: Setting) -> Mapping[str, Any]:
     """Return what a replay has to allow for the steps to be possible."""
     rules = setting.rules
-    return {"cancels": rules.cancels, "atomic_callbacks": rules.atomic_callbacks, "timers": rules.timers}
+    budgets: dict[str, Any] = {
+        "cancels": rules.cancels,
+        "atomic_callbacks": rules.atomic_callbacks,
+        "timers": rules.timers,
+    }
+    if rules.identical is not None:  # it decides in which order a set of tasks is gone through
+        budgets["identical"] = [list(group) for group in rules.identical.groups]
+    return budgets

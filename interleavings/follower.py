@@ -88,6 +88,16 @@ class Coverage:
     actions: Counter[str] = field(default_factory=Counter)
     stutters: Counter[str] = field(default_factory=Counter)
 
+    def clear(self) -> None:
+        """Count from nothing again."""
+        self.actions.clear()
+        self.stutters.clear()
+
+    def merge(self, other: Coverage) -> None:
+        """Add what was counted elsewhere."""
+        self.actions.update(other.actions)
+        self.stutters.update(other.stutters)
+
 
 class Follower:
     """One machine, followed through one run. Call it as a tracer; call `observe` after every step."""

@@ -103,7 +103,7 @@ def _order(walk: Walk, member: Any) -> tuple[str, str]:
         parts = [_order(walk, part) for part in member]
         return kind.__name__, repr(sorted(parts) if kind is frozenset else parts)
     if isinstance(member, ExplorerTask):
-        return "task", member.label
+        return "task", member.label if walk.naming is None else walk.naming(member.label)
     if isinstance(member, (type, types.FunctionType)):
         return kind.__name__, f"{member.__module__}.{member.__qualname__}"
     number = walk.memo.get(id(member))
@@ -181,9 +181,15 @@ def read_future(walk: Walk, value: Any) -> None:
 
 def read_task(walk: Walk, value: Any) -> None:
     state = value._state
+    naming = walk.naming
+    if naming is not None and isinstance(value, ExplorerTask) and naming.identical.place(value.label) is not None:
+        name = naming(value.label)  # all members have one number, and nobody can ask for their names
+    else:
+        name = asyncio.Task.get_name(value)
+        naming = None
     if state == "PENDING":
-        walk.out.append(("task", value.get_name()))
-        if isinstance(value, ExplorerTask):
+        walk.out.append(("task", name))
+        if naming is None and isinstance(value, ExplorerTask):
             walk.out.append(value.label)  # names the choices
             walk.out.append(value.number)  # orders sets
         walk.out.append(value._must_cancel)
@@ -193,7 +199,7 @@ def read_task(walk: Walk, value: Any) -> None:
         walk.stack.append(value._fut_waiter)
         walk.stack.append(value.get_coro())
     else:
-        walk.out.append(("ended task", value.get_name()))
+        walk.out.append(("ended task", name))
         walk.out.append(isinstance(value, ExplorerTask) and value.looked_at)
     read_future(walk, value)
 
