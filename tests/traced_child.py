@@ -1,7 +1,7 @@
-"""A run of the controller that a test kills and that traces itself: `python tests/traced_child.py DIRECTORY SEED SAMPLER`.
+"""A run that traces itself and is killed: `python tests/traced_child.py DIRECTORY SEED SAMPLER [KILL_AFTER]`.
 
-It resumes from the checkpoints in DIRECTORY if there are any; its trace goes to DIRECTORY/trace.jsonl, flushed as soon as
-the thread gets to it. Generations take unequal time and some fail; rollout snapshots are taken beside the full saves.
+It resumes from the checkpoints in DIRECTORY if there are any; its trace goes to DIRECTORY/trace.jsonl, written as soon
+as the thread gets to it. Generations take unequal time and some fail; rollout snapshots are taken beside full saves.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import random
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from controller_runs import Record, new_controller, rows_of

@@ -28,12 +28,12 @@ class _Both:
 
 
 class TracedRun(MemoryRun):
-    """One process; every event also goes to the trace at `path`. With a seed, generations fail and snapshots are taken."""
+    """One process; every event also goes to the trace at `path`. With `chance` generations fail, and save snapshots."""
 
     def __init__(self, path: Path, disk: FakeDisk | None = None, *, chance: int | None = None, **settings: Any) -> None:
         self._tracer = JsonlTracer(path, flush_seconds=0.0)
         self._chance = chance
-        self.trace = _Both(super().trace, self._tracer)  # type: ignore[method-assign, assignment]
+        self.trace = _Both(super().trace, self._tracer)  # type: ignore[method-assign]
         super().__init__(disk, **settings)
         checkpointer = self.controller._checkpointer
         assert checkpointer is not None

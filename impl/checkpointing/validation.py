@@ -118,7 +118,7 @@ def dropped_of(sampler_state: object) -> int | None:
 def place_of(loader_state: object) -> tuple[int, int, bool] | None:
     """Epoch, prompts of it handed out, and exhausted bit; None for a loader that counts otherwise."""
     place = tuple(_part(loader_state, name) for name in ("epoch", "position", "exhausted"))
-    return None if None in place else place  # type: ignore[return-value]
+    return None if None in place else place
 
 
 def _part(state: object, name: str) -> Any:

@@ -2,8 +2,8 @@
 
 A trace says how many prompts a batch has and nothing of how many there will be, so no scope is named and nothing is
 enumerated: the machine's own actions are called on one state, which is as large as what is alive at that moment
-(`open_state.py`). Prompts that are trained or dropped leave the state; a step of the trainer is kept while its groups are
-on their way.
+(`open_state.py`). Prompts that are trained or dropped leave the state; a step of the trainer is kept while its groups
+are on their way.
 
 | file | idea |
 |---|---|
@@ -16,6 +16,8 @@ on their way.
 
 What an event's action may do is never written here a second time: guard and effects are the machine's.
 """
+
+from impl.errors import TraceUnreadable as TraceUnreadable
 
 from .validating import Refusal as Refusal
 from .validating import Validation as Validation

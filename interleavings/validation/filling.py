@@ -62,7 +62,11 @@ class Filling:
         if bool(dropped) != (event.fields.get("reason") is not None):
             raise protocol.refused(
                 "a short last batch is "
-                + ("dropped by this run's setting, and this one was not" if dropped else "trained, and this was dropped")
+                + (
+                    "dropped by this run's setting, and this one was not"
+                    if dropped
+                    else "trained, and this was dropped"
+                )
             )
         protocol.prompts.end(dropped)
         if event.action == "reserve_batch":
@@ -82,7 +86,9 @@ class Filling:
             raise protocol.refused(f"the prompt {list(wrong)} is not of the loader's epoch {s.epoch}")
         seen = next((key for key in keys if protocol.prompts.of_key(key) is not None), None)
         if seen is not None or len({tuple(key) for key in keys}) != len(keys):
-            raise protocol.refused(f"the loader hands out {list(seen or keys[0])} a second time, while it is in the run")
+            raise protocol.refused(
+                f"the loader hands out {list(seen or keys[0])} a second time, while it is in the run"
+            )
 
     def _end_epoch(self, event: Event) -> None:
         protocol, s = self._protocol, self._protocol.state
@@ -111,7 +117,9 @@ class Filling:
             raise protocol.refused(f"the machine takes {len(taken)} spares, the oldest first; these are others")
         dropped = [p for p in taken if s.account[p] == DROPPED]
         if bool(dropped) != (event.fields["reason"] is not None):
-            raise protocol.refused("spares that fill a whole step are reserved, and others are dropped; here it is not so")
+            raise protocol.refused(
+                "spares that fill a whole step are reserved, and others are dropped; here it is not so"
+            )
         for place, group in zip(taken, groups, strict=False):
             protocol.prompts.name(place, group)
         protocol.prompts.end(dropped)

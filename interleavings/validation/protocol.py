@@ -23,7 +23,9 @@ from spec.cut.state import (
     RESERVED,
     SLOT_SAYS,
     WINDOW_SAYS,
+    slots_enter,
 )
+from spec.cut.training import claiming, eligible
 
 from .live_prompts import LivePrompts
 from .open_state import ANY_NUMBER, OpenState
@@ -37,9 +39,7 @@ SAMPLERS = {
     "windowed": (WINDOWED, "staleness"),
 }
 #: Budgets and limits that a trace does not tell, so that anything is allowed.
-_NOT_IN_A_TRACE = (
-    *("saves", "crashes", "in_flight", "epochs", "failures", "retries", "snapshots", "failed_saves"),
-)
+_NOT_IN_A_TRACE = (*("saves", "crashes", "in_flight", "epochs", "failures", "retries", "snapshots", "failed_saves"),)
 _SAMPLER_BY_NUMBER = {number: name for name, (number, _) in SAMPLERS.items()}
 
 
@@ -52,6 +52,7 @@ def scope_of(run: Mapping[str, Any]) -> Mapping[str, int]:
     name = sampler.get("name") if isinstance(sampler, Mapping) else None
     if name not in SAMPLERS:
         raise LookupError(f"its sampler is {name!r}, which the machine does not know")
+    assert isinstance(sampler, Mapping)
     number, parameter = SAMPLERS[name]
     needed: dict[str, Any] = {key: run.get(key) for key in ("dataset_length", "batch_size", "capacity")}
     needed[parameter] = sampler.get("parameters", {}).get(parameter)
@@ -132,7 +133,9 @@ class Protocol:
     def must_be(self, event: Event, field: str, value: object) -> None:
         """A field that the machine's step gives a value to."""
         if event.fields[field] != value:
-            raise self.refused(f"{event.action} says {field} {event.fields[field]!r}, and by the machine it is {value!r}")
+            raise self.refused(
+                f"{event.action} says {field} {event.fields[field]!r}, and by the machine it is {value!r}"
+            )
 
     def not_enabled(self, action: str, place: int | None = None) -> Refused:
         """The refusal of an action, with where its prompt stands."""
@@ -213,14 +216,17 @@ class Protocol:
             raise self.not_enabled("claim")
         if mine != theirs:
             self._let_change_places(event, mine, theirs)
-        self.take("claim")
+        self.state.apply(self._claim_effects()[1])
 
     def _claimable(self, theirs: set[int]) -> set[int] | None:
         """What the machine would take. The end of the data, which no trace tells, is assumed where it alone fits."""
         taken = self._machine_claims()
         s = self.state
-        if self.epoch_ended and s.epoch_over == 1 and s.epochs == ANY_NUMBER and (
-            taken is None or len(taken) != len(theirs)
+        if (
+            self.epoch_ended
+            and s.epoch_over == 1
+            and s.epochs == ANY_NUMBER
+            and (taken is None or len(taken) != len(theirs))
         ):
             s.__dict__["epochs"] = s.epoch + 1
             at_the_end = self._machine_claims()
@@ -230,10 +236,25 @@ class Protocol:
         return taken
 
     def _machine_claims(self) -> set[int] | None:
-        enabled, effects = self.state.guard("claim")
+        enabled, effects = self._claim_effects()
         if not enabled:
             return None
         return {p for p, slot in enumerate(self.state.worked_out("slot", effects["slot"])) if slot == CLAIMED}
+
+    def _claim_effects(self) -> tuple[bool, Mapping[str, Any]]:
+        """The machine's own claim, in which each prompt is asked once whether it may be taken.
+
+        As it is written it asks for every pair of prompts, and each answer looks at all of them.
+        """
+        known: dict[int, bool] = {}
+
+        def may_be_taken(s: OpenState, place: int) -> bool:
+            if place not in known:
+                known[place] = bool(eligible(s, place))
+            return known[place]
+
+        guard, effects = claiming(self.state, may_be_taken)
+        return bool(slots_enter(self.state) & guard), effects
 
     def _let_change_places(self, event: Event, mine: set[int], theirs: set[int]) -> None:
         """The machine takes groups of one age in the order of their places, the library in that of their arrival."""

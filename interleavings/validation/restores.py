@@ -1,4 +1,4 @@
-"""A new process that goes on from a checkpoint: by the machine's own restore where the checkpoint was seen being saved."""
+"""A new process goes on from a checkpoint: by the machine's own restore, where the checkpoint was seen being saved."""
 
 from __future__ import annotations
 
@@ -133,12 +133,13 @@ def _adopt(protocol: Protocol, fields: Mapping[str, Any], saved: OpenState | Non
     )
     _place_loader(protocol, fields, saved)
     cursor = s.cursor
-    # The order of arrival, which the buffer keeps; and admission by admission, which is how prompts are dispatched again.
+    # The order of arrival, which the buffer keeps; then by admission, which is how prompts are dispatched again.
     pending = sorted(fields["pending"], key=lambda entry: int(entry[4]))
-    rows = [(group, (epoch, index), NO_ENTRY, READY, step, weight) for group, epoch, index, step, weight in fields["ready"]]
+    rows = [
+        (group, (epoch, index), NO_ENTRY, READY, step, weight) for group, epoch, index, step, weight in fields["ready"]
+    ]
     rows += [
-        (group, (epoch, index), PHASES[phase], NO_SLOT, step, -1)
-        for group, epoch, index, phase, _, step in pending
+        (group, (epoch, index), PHASES[phase], NO_SLOT, step, -1) for group, epoch, index, phase, _, step in pending
     ]
     places = prompts.add([row[1] for row in rows], [row[0] for row in rows], cursor - 1)
     for place, (_, _, ledger, slot, step, weight) in zip(places, rows, strict=True):
@@ -187,7 +188,13 @@ def _require_possible(protocol: Protocol, name: str) -> None:
                 continue
             for index in domains[known.each]:
                 if not (claim.function(s) if index is None else claim.function(s, index)):
-                    of = "" if index is None else f" for {protocol.prompts.said(index)}" if known.each == "prompts" else f" for step {index}"
+                    of = (
+                        ""
+                        if index is None
+                        else f" for {protocol.prompts.said(index)}"
+                        if known.each == "prompts"
+                        else f" for step {index}"
+                    )
                     raise Refused(f"no run can go on from {name}: {known.name} does not hold{of}. {known.sentence}")
 
 

@@ -1,7 +1,7 @@
 """The window, what is read in it, and publication: the machine's save, followed through a run.
 
-Nothing says what a cut is for when it is asked for: a save, a restore, or a reader of the user's. So the machine asks for
-its own with the first artifact that is read, in the same window; slots are shut in between in any case.
+Nothing says what a cut is for when it is asked for: a save, a restore, or a reader of the user's. So the machine asks
+for its own with the first artifact that is read, in the same window; slots are shut in between in any case.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from impl.tracing import Event
+from spec.cut.saving import no_image
 from spec.cut.state import CAPTURED, CLAIMED, FULL, OUTSIDE_WINDOW, SNAPSHOT, WRITING
 
 from .live_prompts import Key
@@ -113,7 +114,9 @@ class Saves:
                 f"the snapshot is of version {s.image_version}, and the newest durable full save of version {s.anchor}"
             )
         if event.fields["step"] != s.image_version:
-            raise protocol.refused(f"{event.fields['name']} is of version {s.image_version}, not {event.fields['step']}")
+            raise protocol.refused(
+                f"{event.fields['name']} is of version {s.image_version}, not {event.fields['step']}"
+            )
         protocol.take("publish")
         self._images.publish(event.fields["name"], self._written)
         self._written = self._images.unsaid = None
@@ -126,6 +129,4 @@ class Saves:
 
     def _ended(self) -> dict[str, object]:
         """The effects of a save that ends without an image, by the machine's own word."""
-        from spec.cut.saving import no_image
-
         return no_image(self._protocol.state)

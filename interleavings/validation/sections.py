@@ -1,12 +1,13 @@
 """The barrier machine, followed over the sections of a run that wait or are open: a writer or a checkpoint for each.
 
-A section is a writer with one round, or a checkpoint. It gets the row of one that has ended, so there are as many rows as
-sections were ever alive at once.
+A section is a writer with one round, or a checkpoint. It gets the row of one that has ended, so there are as many rows
+as sections were ever alive at once.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+
 from impl.tracing import Event
 from spec.barrier import CHECKPOINT_STANDS, INSIDE, WRITER_STANDS, barrier
 
@@ -110,10 +111,12 @@ class Sections:
 
     def _take(self, action: str, domain: str, row: int, event: Event) -> None:
         if not self._state.take(action, row):
-            standing = WRITER_STANDS[self._state.at[row]] if domain == WRITERS else CHECKPOINT_STANDS[self._state.cut[row]]
+            standing = (
+                WRITER_STANDS[self._state.at[row]] if domain == WRITERS else CHECKPOINT_STANDS[self._state.cut[row]]
+            )
             raise Refused(
-                f"the machine 'barrier' does not enable {action} there: section {event.fields['section']} is {standing}, "
-                f"{self._said()}",
+                f"the machine 'barrier' does not enable {action} there: section {event.fields['section']} is "
+                f"{standing}, {self._said()}",
                 self.enabled(),
             )
 

@@ -34,8 +34,8 @@ _OF_A_SAVE = frozenset({*READS, "skip_snapshot", "publish", "fail_save"})
 NOT_SHOWN = (
     "how many generations may run at once, how many attempts a prompt has, how many epochs there are: any number is "
     "allowed, until an event can only be right at the end of the data",
-    "the rows of a group, and when a prompt was trained or dropped before the newest restore: python -m impl fsck looks "
-    "at the checkpoints themselves",
+    "the rows of a group, and what was trained or dropped before the newest restore: python -m impl fsck looks at the "
+    "checkpoints themselves",
     "what a task did without emitting an event",
 )
 
@@ -154,7 +154,9 @@ class _Segment:
 
     def _require_place(self, event: Event) -> None:
         if event.action in IN_A_SLOT and not self.sections.holds_slot(event.task):
-            raise Refused(f"{event.action} belongs inside a mutation slot, and {event.task} holds none", self._allowed())
+            raise Refused(
+                f"{event.action} belongs inside a mutation slot, and {event.task} holds none", self._allowed()
+            )
         in_window = event.action in READS or event.action in ("skip_snapshot", "restore")
         if in_window and not self.sections.holds_cut(event.task):
             raise Refused(f"{event.action} belongs inside a window, and {event.task} has none open", self._allowed())
