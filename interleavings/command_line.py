@@ -289,7 +289,7 @@ def _emit(path: str, output: str, console: Console) -> int:
 
 
 def _explain(path: str, output: str, console: Console) -> int:
-    from .explaining import explain
+    from .conformance.pages import explain
 
     _write(output, explain(read_document(path), path))
     console.print(f"wrote {output}; open it in a browser")
