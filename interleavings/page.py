@@ -45,7 +45,11 @@ class PageStep:
     image: tuple[Standing, ...] = ()
     """The same in the checkpoint that is being read, as far as it is."""
     band: Band = ""
-    """Whether the cut is asked for or open around this step."""
+    """Whether the cut is asked for or open after this step."""
+    actions: tuple[str, ...] = ()
+    """What the step was for the machine that follows it, where that is not its title."""
+    holds_cut: bool = False
+    """The cut was opened and closed within this step."""
 
 
 @dataclass(frozen=True)
@@ -130,11 +134,15 @@ def _timeline(page: Page) -> Iterator[str]:
 
 def _step(page: Page, number: int, step: PageStep, before: Band, lanes: Sequence[str], letters: dict[str, str]) -> str:
     last = number == len(page.steps)
-    band = _around(before, step.band)
+    band: Band = "open" if step.holds_cut else _around(before, step.band)
     classes = " ".join(["step", *([f"band-{band}"] if band else []), *(["broken"] if last else [])])
     anchor = "broken" if last else f"step-{number}"
     said = {"open": "cut open", "asked": "cut asked for, slots drain", "": ""}[band]
+    if step.holds_cut:
+        said = "cut opened and closed in this step"
     mark = f'<span class="mark">{said}</span>' if band and band != before else ""
+    taken = " → ".join(f"<code>{_breakable(name)}</code>" for name in step.actions)
+    actions = f'<p class="actions">{taken}</p>' if taken else ""
     ends = '<span class="mark end">cut closed</span>' if before == "open" and step.band != "open" else ""
     where = f'<span class="where">{escape(step.where)}</span>' if step.where else ""
     source = f"<pre>{escape(step.source)}</pre>" if step.source else ""
@@ -146,7 +154,7 @@ def _step(page: Page, number: int, step: PageStep, before: Band, lanes: Sequence
         f"{_rails(lanes, step.lane, band, letters)}"
         f'<div class="what">{mark}<div class="line"><h3>{_breakable(step.title)} '
         f'<span class="who">{escape(step.lane)}</span></h3>{meaning}</div>{where}'
-        f"{source}{f'<ul class=changed>{changed}</ul>' if changed else ''}"
+        f"{source}{actions}{f'<ul class=changed>{changed}</ul>' if changed else ''}"
         f"{_standing(step.standing, '')}{_standing(step.image, 'in the image')}{ends}{flag}</div></li>\n"
     )
 

@@ -66,6 +66,7 @@ pre { margin: .3rem 0; padding: .35rem .6rem; background: var(--card); border-ra
   overflow-wrap: anywhere; }
 .changed { margin: .25rem 0 0; padding: 0; list-style: none; display: flex; flex-wrap: wrap; gap: .1rem 1.2rem; }
 .changed li { overflow-wrap: anywhere; } .changed code { color: var(--soft); }
+.actions { margin: .25rem 0 0; overflow-wrap: anywhere; }
 .standing { display: flex; gap: .5rem; align-items: baseline; margin-top: .4rem; }
 .standing ul { display: flex; flex-wrap: wrap; gap: .25rem; margin: 0; padding: 0; list-style: none; min-width: 0; }
 .standing li { border-radius: 4px; padding: .02rem .45rem; font-size: .82rem; border: 1px solid transparent; }

@@ -22,7 +22,7 @@ class LongTrace:
     goes on from it.
     """
 
-    def __init__(self, batch_size: int, lookahead: int, save_every: int = 20, restart_every: int = 100) -> None:
+    def __init__(self, batch_size: int, lookahead: int, save_every: int = 5, restart_every: int = 50) -> None:
         self._size = batch_size
         self._lookahead = lookahead
         self._save_every = save_every

@@ -7,6 +7,8 @@ machine does not allow any more still gets its page, from what the file says, wi
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -16,9 +18,11 @@ from spec.counterexample import replay as walk
 from spec.machine import Machine, ModelFault
 from spec.model import Model
 
-from ..errors import TraceUnreadable
+from ..errors import TraceUnreadable, Violation
 from ..explaining import page_of, step_of
+from ..follower import Coverage
 from ..page import Page, PageStep, html_of
+from ..refinement import Prompts
 from ..replaying import replay
 from ..subject import Subject
 from ..trace import Trace
@@ -28,6 +32,7 @@ from .standings import band_in, image_in, standing_in
 
 #: What a state says of things that nobody looks at once a save is over.
 _IMAGE = "image_"
+_KEY = re.compile(r"key \((\d+), (\d+)\)")
 
 
 # -- counterexamples of a machine
@@ -149,25 +154,59 @@ def explain_schedule(trace: Trace) -> str:
     name = trace.program.get("scenario")
     more: dict[str, Any] = {}
     if isinstance(name, str):
-        states, more["notes"] = _followed(name, trace)
-        if states:
-            machine, model, seen = states
-            more["start"] = standing_in(machine, seen[0], ())
+        followed, more["notes"] = _follow(name, trace)
+        if followed is not None:
+            machine, seen = followed.model.machine.name, followed.states
+            more["start"] = standing_in(machine, seen[0], followed.concerned)
             more["start_band"] = band_in(machine, seen[0])
             for number, after in enumerate(seen[1 : len(steps) + 1]):
                 steps[number] = dataclasses.replace(
                     steps[number],
-                    changed=tuple(_changed(model, seen[number], after)),
-                    standing=standing_in(machine, after, ()),
-                    image=image_in(machine, after, ()),
+                    changed=tuple(_changed(followed.model, seen[number], after)),
+                    standing=standing_in(machine, after, followed.concerned),
+                    image=image_in(machine, after, followed.concerned),
                     band=band_in(machine, after),
+                    actions=followed.actions[number + 1],
+                    holds_cut="open_cut" in followed.actions[number + 1] and not band_in(machine, after),
                 )
     return html_of(page_of(trace, steps, **more))
 
 
-def _followed(name: str, trace: Trace) -> tuple[tuple[str, Model, list[Any]] | None, list[str]]:
-    """The machine's states along the schedule, from a replay of it; or why there are none."""
-    from ..follower import Coverage
+class _Noted(Coverage):
+    """Counts as ever, and keeps the order in which the machine's actions were taken."""
+
+    def __init__(self) -> None:
+        super().__init__(actions=_InOrder())
+
+    def take(self) -> tuple[str, ...]:
+        """The actions since the last call."""
+        assert isinstance(self.actions, _InOrder)
+        taken, self.actions.order = tuple(self.actions.order), []
+        return taken
+
+
+class _InOrder(Counter[str]):
+    def __init__(self) -> None:
+        super().__init__()
+        self.order: list[str] = []
+
+    def __setitem__(self, action: str, count: int) -> None:
+        super().__setitem__(action, count)
+        self.order.append(action)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Followed:
+    """The machine's states along a schedule, and the prompts that the failure names."""
+
+    model: Model
+    states: list[Any]
+    actions: list[tuple[str, ...]]
+    concerned: frozenset[int]
+
+
+def _follow(name: str, trace: Trace) -> tuple[_Followed | None, list[str]]:
+    """The machine along the schedule, from a replay of it, or why there is none."""
     from ..scenarios import UnknownScenario, scenario_named
 
     try:
@@ -177,15 +216,28 @@ def _followed(name: str, trace: Trace) -> tuple[tuple[str, Model, list[Any]] | N
     if scenario.machine is None:
         return None, ["No machine follows this scenario, so owners are not shown."]
     seen: list[Any] = []
+    runs: list[Any] = []
+    coverage = _Noted()
+    actions: list[tuple[str, ...]] = []
 
     def program() -> Subject:
-        subject = scenario.program_of(Coverage())
+        subject = scenario.program_of(coverage)
         observe = subject.observe
         assert observe is not None
+        runs.append(getattr(observe, "__self__", None))
 
         def noted() -> Hashable:
-            state = observe()
-            seen.append(state)
+            try:
+                state = observe()
+            except Violation:
+                # The machine followed this step; what is wrong is what the step left on the disk, or in memory.
+                follower = getattr(runs[-1], "follower", runs[-1])
+                seen.append(getattr(follower, "state", seen[-1]))
+                raise
+            else:
+                seen.append(state)
+            finally:
+                actions.append(coverage.take())
             return state
 
         return dataclasses.replace(subject, observe=noted)
@@ -197,7 +249,17 @@ def _followed(name: str, trace: Trace) -> tuple[tuple[str, Model, list[Any]] | N
     elif result.outcome == "completed":
         notes = ["The program does not fail on this schedule any more: the steps are there, the failure is not."]
     model = scenario.machine.model(scenario.scope)
-    return (scenario.machine.name, model, seen), notes
+    return _Followed(model, seen, actions, _named_prompts(trace, runs[-1])), notes
+
+
+def _named_prompts(trace: Trace, run: Any) -> frozenset[int]:
+    """The numbers of the keys that the failure's details name, as `key (0, 3)`."""
+    prompts = getattr(run, "prompts", None)
+    if not isinstance(prompts, Prompts):
+        return frozenset()
+    keys = [match for name in trace.failure.details if (match := _KEY.search(str(name)))]
+    known = prompts.known()
+    return frozenset(known[key] for m in keys if (key := (int(m[1]), int(m[2]))) in known)
 
 
 def explain(document: Any, origin: str) -> str:

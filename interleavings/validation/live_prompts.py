@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from spec.expression import Vector
+
 from .open_state import OpenState
 
 Key = tuple[int, int]
@@ -27,7 +29,7 @@ class LivePrompts:
         self._place_of_key: dict[Key, int] = {}
         self._place_of_group: dict[int, int] = {}
         self._ended = 0
-        state.__dict__["batch_of"] = []
+        state.__dict__["batch_of"] = Vector()
 
     def add(self, keys: Iterable[Sequence[int]], groups: Iterable[int | None], batch: int) -> range:
         """Give new prompts the next places; the caller has seen that none of the keys is alive."""
@@ -38,7 +40,7 @@ class LivePrompts:
             self.groups.append(None)
             self._place_of_key[key] = place
             self.name(place, group)
-        self._state.batch_of.extend([batch] * len(plain))
+        self._state.__dict__["batch_of"] = Vector((*self._state.batch_of, *[batch] * len(plain)))
         return places
 
     def name(self, place: int, group: int | None) -> None:
@@ -89,7 +91,7 @@ class LivePrompts:
     def _arrange(self, order: list[int]) -> None:
         alive = {self._place_of_key[key] for key in self._place_of_key}
         self._state.keep("prompts", order)
-        self._state.__dict__["batch_of"] = [self._state.batch_of[p] for p in order]
+        self._state.__dict__["batch_of"] = Vector([self._state.batch_of[p] for p in order])
         self.keys = [self.keys[p] for p in order]
         self.groups = [self.groups[p] for p in order]
         self._place_of_key = {self.keys[new]: new for new, old in enumerate(order) if old in alive}
