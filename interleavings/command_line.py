@@ -28,6 +28,8 @@ EXAMPLES = """examples:
   python -m interleavings check barrier --cancels 2
   python -m interleavings replay TRACE.json          walk a counterexample again
   python -m interleavings emit TRACE.json -o test_x.py
+  python -m interleavings explain TRACE.json -o page.html
+  python -m interleavings validate RUN.jsonl         a production trace: at which line does no action fit
 """
 
 
@@ -66,9 +68,12 @@ def _parser() -> argparse.ArgumentParser:
     emit = commands.add_parser("emit", help="write a trace as a self-contained pytest")
     emit.add_argument("trace")
     emit.add_argument("-o", "--output", required=True, metavar="FILE")
-    for name, what in (("explain", "a trace as a page"), ("validate", "a production trace against the machines")):
-        later = commands.add_parser(name, help=f"{what} (not built yet)")
-        later.add_argument("rest", nargs=argparse.REMAINDER)
+    explain = commands.add_parser("explain", help="write a trace as a page for the browser")
+    explain.add_argument("trace")
+    explain.add_argument("-o", "--output", required=True, metavar="FILE")
+    validate = commands.add_parser("validate", help="follow the trace of a production run through the machines")
+    validate.add_argument("trace", nargs="+", help="JSONL files of one run, in the order of its processes")
+    validate.add_argument("--json", metavar="FILE", help="also write the result as JSON")
     return parser
 
 
@@ -88,7 +93,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _replay(chosen.trace, console)
         if chosen.command == "emit":
             return _emit(chosen.trace, chosen.output, console)
-        raise WrongUse(f"{chosen.command} is not built yet")
+        if chosen.command == "explain":
+            return _explain(chosen.trace, chosen.output, console)
+        return _validate(chosen, console)
     except (WrongUse, TraceUnreadable, ExplorerUsageError) as fault:
         print(f"python -m interleavings: {fault}", file=sys.stderr)
         return WRONG_USE
@@ -283,6 +290,33 @@ def _emit(path: str, output: str, console: Console) -> int:
     _write(output, text)
     console.print(f"wrote {output}; run it: python -m pytest {output}")
     return HOLDS
+
+
+def _explain(path: str, output: str, console: Console) -> int:
+    from .conformance.pages import explain
+
+    _write(output, explain(read_document(path), path))
+    console.print(f"wrote {output}; open it in a browser")
+    return HOLDS
+
+
+def _validate(chosen: argparse.Namespace, console: Console) -> int:
+    from .validation import TraceUnreadable as RunUnreadable
+    from .validation import validate
+    from .validation.in_words import lines_about
+
+    try:
+        with console.status("following …") as status:
+            result = validate(
+                chosen.trace, lambda far: status.update(f"following … {far.events:,} events, {far.lines:,} lines")
+            )
+    except RunUnreadable as fault:
+        raise WrongUse(str(fault)) from None
+    for line in lines_about(result):
+        console.print(line, markup=False)
+    if chosen.json:
+        _write(chosen.json, json.dumps(result.document(), indent=2, ensure_ascii=False) + "\n")
+    return EXIT_STATUS[result.verdict]
 
 
 def _write(path: str, text: str) -> None:

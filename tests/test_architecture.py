@@ -27,6 +27,7 @@ BRIDGES = (
     ("interleavings/scenarios/*", {"impl", "spec"}, "the programs explored are the real library"),
     ("interleavings/refinement/*", {"impl", "spec"}, "maps events of impl to actions of spec"),
     ("interleavings/conformance*", {"impl", "spec"}, "holds recorded runs of impl against spec"),
+    ("interleavings/validation/*", {"impl", "spec"}, "follows production traces of impl through spec"),
     ("proofs/*", {"spec"}, "proves the very text that spec enumerates"),
     ("proofs/contracts.py", {"impl"}, "states contracts on the pure functions of the library"),
     ("proofs/wrong_versions.py", {"impl"}, "wrong versions of them, which the contracts must refute"),
@@ -34,8 +35,8 @@ BRIDGES = (
 )
 
 # Parts of the explorer that know impl and spec. Its core is generic: only a command line reaches them, and lazily.
-BRIDGE_MODULES = ("interleavings.scenarios", "interleavings.refinement", "interleavings.conformance")
-BRIDGE_FILES = ("interleavings/scenarios/*", "interleavings/refinement/*", "interleavings/conformance*")
+BRIDGE_MODULES = tuple(f"interleavings.{name}" for name in ("scenarios", "refinement", "conformance", "validation"))
+BRIDGE_FILES = tuple(f"interleavings/{name}*" for name in ("scenarios/", "refinement/", "conformance", "validation/"))
 BRIDGE_USERS = ("interleavings/__main__.py", "interleavings/command_line.py")
 
 # Where a package from elsewhere may be imported; `lazily` is inside a function or for type checkers only.
