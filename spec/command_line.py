@@ -24,6 +24,7 @@ EXAMPLES = """examples:
   python -m spec check                                      every machine, scope small
   python -m spec check --machine cut --scope small/two_batches
   python -m spec check --variant cursor_ahead               a shortest counterexample as a table
+  python -m spec check --scope large --device cuda          with the torch engine, on a GPU
   python -m spec variants --json variants.json              every variant must be caught
   python -m spec export promela --machine cut -o cut.pml    the text of one scope, for Spin
 """
@@ -47,18 +48,19 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--machine", help="barrier or cut; all of them when left out")
     check.add_argument("--scope", default="small", help="small, medium, large, or one member: small/two_batches")
     check.add_argument("--variant", help="a named variant, or several joined by +")
-    check.add_argument("--engine", help="reference or compiled; left out: compiled above 100,000 states")
-    check.add_argument("--device", default="cpu", help="cpu (cuda comes with the torch engine)")
+    check.add_argument("--engine", help="reference, compiled or torch; left out: compiled above 100,000 states")
+    check.add_argument("--device", default="cpu", help="of the torch engine: cpu, or cuda for a GPU")
     check.add_argument(
-        "--workers", metavar="N", help="threads of the compiled engine; left out: one a processor, same result"
+        "--workers", metavar="N", help="threads; left out: compiled one a processor, torch one. Same result"
     )
-    check.add_argument("--memory", metavar="SIZE", help="limit of the compiled engine, such as 8G")
+    check.add_argument("--memory", metavar="SIZE", help="limit of the compiled and the torch engine, such as 8G")
     check.add_argument(
         "--resume", action="store_true", help="go on where a compiled search was interrupted or ran out of memory"
     )
     _add_outputs(check)
     variants = commands.add_parser("variants", help="search every variant for the property that must catch it")
-    variants.add_argument("--engine", help="reference or compiled; left out: reference, since all scopes are small")
+    variants.add_argument("--engine", help="reference, compiled or torch; left out: reference, as all scopes are small")
+    variants.add_argument("--device", default="cpu", help="of the torch engine: cpu, or cuda for a GPU")
     _add_outputs(variants)
     export_command.add_arguments(commands.add_parser("export", help="the text of a machine for another model checker"))
     return parser
@@ -133,8 +135,6 @@ def _print_machine(result: MachineResult, console: Console) -> None:
 
 
 def _check(arguments: argparse.Namespace, console: Console) -> int:
-    if arguments.device != "cpu":
-        raise UnknownName(f"the device {arguments.device!r} is not built yet; there is: cpu")
     variants: tuple[str, ...] = ()
     if arguments.variant:
         machine, variants = variants_named(arguments.variant)
@@ -151,7 +151,9 @@ def _check(arguments: argparse.Namespace, console: Console) -> int:
     memory_limit = memory_in_bytes(arguments.memory) if arguments.memory else None
     workers = workers_in(arguments.workers) if arguments.workers else None
     with console.status("searching …") as status:
-        options = Options(arguments.engine, memory_limit, arguments.resume, workers, status.update)
+        options = Options(
+            arguments.engine, memory_limit, arguments.resume, workers, status.update, device=arguments.device
+        )
         for machine in machines:
             results.append(check_machine(machine, arguments.scope, variants, Path(arguments.output), options))
             if any(s.search.why.startswith("interrupted") for s in results[-1].scopes):
@@ -183,7 +185,7 @@ def _variant_row(result: VariantResult) -> tuple[str, ...]:
 
 def _variants(arguments: argparse.Namespace, console: Console) -> int:
     with console.status("searching variants …"):
-        results = check_all_variants(Path(arguments.output), Options(arguments.engine))
+        results = check_all_variants(Path(arguments.output), Options(arguments.engine, device=arguments.device))
     table = Table(title="variants, each with the property that must catch it", title_justify="left", box=SIMPLE)
     for heading in ("variant", "property", "length (table)", "verdict"):
         table.add_column(heading, overflow="fold", justify="left")

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from ..machine import Machine
-from ..reference_engine import Search, Verdict
+from ..outcome import Counts, Progress, outcome
+from ..reference_engine import Search
 from ..scalar_form import scalar_form
 from . import level_files, library
 from .expansion import BLOCK, Alone, Expansion, Watch
@@ -30,23 +30,6 @@ from .team import Team, processors
 
 PUT_ASIDE_EVERY: Final = 60.0
 REPORT_EVERY: Final = 0.2
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a search is."""
-
-    depth: int
-    states: int
-    frontier: int
-    rate: float
-    memory: int
-
-    def __str__(self) -> str:
-        return (
-            f"depth {self.depth}, {self.states:,} states, frontier {self.frontier:,}, "
-            f"{self.rate / 1e6:.2f} million states/s, {self.memory / 2**20:,.0f} MiB"
-        )
 
 
 def prepared(
@@ -228,36 +211,12 @@ class _Run:
     # ------------------------------------------------------------------------------------------ The result
 
     def retrace(self) -> Retrace:
-        return Retrace(self.model, self.generated, self.storage)
+        return Retrace(self.model, self.generated.form, self.generated.packing, self.storage)
 
     def result(self, why: str) -> Search:
         violation = None
         if self.finding is not None:
             violation = self.retrace().violation(self.finding, self.names)
-            why = ""
-        complete = violation is None and not why
-        verdict: Verdict = "fails" if violation else "bounded" if why else "holds"
-        verdicts: dict[str, Verdict] = dict.fromkeys(self.names, "holds" if complete else "bounded")
-        if violation:
-            verdicts = dict.fromkeys(self.names, "inconclusive")
-            verdicts[violation.property] = "fails"
-        taken = dict.fromkeys(self.model.machine.actions, 0)
-        for instance, times in zip(self.generated.form.instances, self.watch.taken.tolist(), strict=False):
-            if times:  # the text may have actions of other variants
-                taken[instance.action] += times
-        labels = [w.property if w.at is None else f"{w.property} at {w.at}" for w in self.generated.form.witnesses]
-        never = tuple(label for label, still in zip(labels, self.watch.missing.tolist(), strict=False) if still)
-        return Search(
-            model=self.model,
-            verdict=verdict,
-            complete=complete,
-            states=self.storage.count,
-            transitions=self.transitions,
-            depth=self.depth,
-            seconds=self.seconds,
-            properties=verdicts,
-            unwitnessed=never if complete else (),
-            taken=taken,
-            violation=violation,
-            why=f"{why}, all of depth {self.depth} seen" if why else "",
-        )
+        taken, missing = self.watch.taken.tolist(), self.watch.missing.tolist()
+        counts = Counts(self.storage.count, self.transitions, self.depth, self.seconds, taken, missing)
+        return outcome(self.model, self.generated.form, self.names, counts, violation, why)
