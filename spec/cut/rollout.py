@@ -17,6 +17,7 @@ from .state import (
     cut,
     data_is_over,
     has_gate,
+    held_in_silence,
     none_parked,
     parked,
     reserved_count,
@@ -146,11 +147,18 @@ def dispatch(s: Value, p: Value) -> tuple[Value, dict[str, Value]]:
     }
 
 
+def generated(s: Value, p: Value) -> Value:
+    """Prompt `p` is being generated, so its generations may be done at any moment."""
+    return (s.ledger[p] == ADMITTED) & (s.slot[p] == UNREADY) & (s.trouble[p] == GENERATING)
+
+
 @cut.system(who="generation", each="prompts", slot=True)
 def commit_group(s: Value, p: Value) -> tuple[Value, dict[str, Value]]:
-    """The generations of prompt `p` are done: its rows become visible and its slot ready, at once and in one slot."""
-    done = (s.ledger[p] == ADMITTED) & (s.slot[p] == UNREADY) & (s.trouble[p] == GENERATING)
-    return done, {
+    """The generations of prompt `p` are done: its rows become visible and its slot ready, at once and in one slot.
+
+    Disabled while a silent writer holds a slot for it. Once its lease is over, whoever generates it again commits.
+    """
+    return generated(s, p) & not_(held_in_silence(s, p)), {
         "slot": put(s.slot, p, READY),
         "lingering": put(s.lingering, p, 1),
         "generations": s.generations + 1,
