@@ -4,22 +4,28 @@ Spec, variants, interleavings and proofs run as the commands a user would call, 
 back through their JSON. On a violation the trace and a pytest of it are written and their paths printed.
 """
 
-import argparse
 import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
+
+from rich.console import Console
 
 from cleancut.report import page
+from cleancut.terminal import Parser, how_far
 
 HOLDS, FAILS, WRONG_USE, NOT_COMPLETE = 0, 1, 2, 3
 VERDICT_OF_STATUS = {HOLDS: "holds", FAILS: "fails", NOT_COMPLETE: "inconclusive"}
+EXAMPLES = """examples:
+  python -m cleancut check                  what `make check` runs: one screen, build/report/index.html
+  python -m cleancut check --scope medium   a million states and more
+"""
 REPORT, TRACES = Path("build/report"), Path("build/counterexamples")
 
 
@@ -117,10 +123,13 @@ def check(scope: str) -> int:
     raw.mkdir(exist_ok=True)
     started = time.perf_counter()
     parts = parts_for(scope, raw)
-    with ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1)) as pool:
+    processes = min(2, os.cpu_count() or 1)
+    with how_far(Console(), "checking …", "parts") as shown, ThreadPoolExecutor(max_workers=processes) as pool:
+        ended = shown.one_more(len(parts))
         # The longest first, so that the others run beside it.
         order = sorted(parts, key=lambda part: part.name != "interleavings")
-        list(pool.map(lambda part: run(part, raw), order))
+        for _ in as_completed([pool.submit(run, part, raw) for part in order]):
+            ended()
     for part in parts:
         if part.status == WRONG_USE:
             print(part.output.strip(), file=sys.stderr)
@@ -146,16 +155,15 @@ def show(part: Part) -> None:
         print(f"  pytest: {test}")
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        print(f"{self.prog}: {message} (try --help)", file=sys.stderr)
-        raise SystemExit(WRONG_USE)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
-    parser = _Parser(prog="python -m cleancut", description="All of Cleancut's checks, and the report of them.")
-    commands = parser.add_subparsers(dest="command", required=True)
+    parser = Parser(
+        completes=True,
+        prog="python -m cleancut",
+        description="All of Cleancut's checks, and the report of them.",
+        epilog=EXAMPLES,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     chosen = commands.add_parser("check", help="spec, variants, interleavings and proofs")
     chosen.add_argument("--scope", default="small", help="small, medium or large")
     try:

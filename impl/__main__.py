@@ -9,16 +9,18 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+
+from .terminal import Parser, complete_files
 
 WRONG_USE = 2
 INTERRUPTED = 130
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        print(f"{self.prog}: {message} (try --help)", file=sys.stderr)
-        raise SystemExit(WRONG_USE)
+EXAMPLES = """examples:
+  python -m impl demo --kills 3             a small real run, killed and resumed
+  python -m impl fsck checkpoints           every byte and every prompt's owner; exit 1 on trouble
+  python -m impl fsck --probe /mnt/shared   does this file system do what the store needs?
+  python -m impl inspect checkpoints --json state.json
+  python -m impl watch checkpoints          the saves of a live run as they come
+"""
 
 
 def _count(text: str) -> int:
@@ -38,8 +40,13 @@ def _seconds(text: str) -> float:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m impl", description="Cleancut's production library, at the command line.")
-    commands = parser.add_subparsers(dest="command", required=True)
+    parser = Parser(
+        completes=True,
+        prog="python -m impl",
+        description="Cleancut's production library, at the command line.",
+        epilog=EXAMPLES,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     demo = commands.add_parser("demo", help="a small real run, killed and resumed, with an account of every prompt")
     demo.add_argument("--kills", type=_count, default=3, metavar="N", help="how many lives end with SIGKILL (3)")
     demo.add_argument("--seed", type=int, default=0, help="decides data, policy, kill points and delays (0)")
@@ -56,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     watch.add_argument("directory", type=Path, metavar="DIR", help="where a run keeps its checkpoints, or will")
     watch.add_argument("--interval", type=_seconds, default=1.0, metavar="S", help="seconds between two looks (1)")
     watch.add_argument("--seconds", type=_seconds, metavar="S", help="end after so long, instead of by Ctrl-C")
+    complete_files(parser)
     return parser
 
 

@@ -10,6 +10,7 @@ snapshot copies one small table of references.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -102,6 +103,9 @@ class Accounts:
         # Invariant trained_once: a key is in `_bits` or in `_dropped` or in neither.
         self._bits: dict[tuple[int, int], int] = {}
         self._dropped: dict[Key, str] = {}
+        # Invariant counts_agree: the number of bits, and of dropped keys by reason. Kept, for a million keys are many.
+        self._trained_count = 0
+        self._dropped_counts: dict[str, int] = {}
 
     @property
     def dropped(self) -> Mapping[Key, str]:
@@ -116,7 +120,12 @@ class Accounts:
     @property
     def trained_count(self) -> int:
         """How many keys were trained."""
-        return sum(bits.bit_count() for bits in self._bits.values())
+        return self._trained_count
+
+    @property
+    def dropped_counts(self) -> Mapping[str, int]:
+        """How many keys were dropped, by reason; costs nothing, however many there are."""
+        return MappingProxyType(self._dropped_counts)
 
     def is_trained(self, key: Key) -> bool:
         """Whether this prompt of this epoch was trained."""
@@ -134,6 +143,7 @@ class Accounts:
         self._require_unsettled(key, "trained")
         place = (key.epoch, key.index // CHUNK)
         self._bits[place] = self._bits.get(place, 0) | 1 << key.index % CHUNK
+        self._trained_count += 1
 
     def drop(self, key: Key, reason: str) -> None:
         """Record that this key ends untrained, on purpose."""
@@ -141,6 +151,7 @@ class Accounts:
             raise UsageError(f"the reason for dropping {key} is {reason!r}, but must be a short text, like 'failed'.")
         self._require_unsettled(key, f"dropped ({reason!r})")
         self._dropped[key] = reason
+        self._dropped_counts[reason] = self._dropped_counts.get(reason, 0) + 1
 
     def snapshot(self) -> AccountsSnapshot:
         """The accounts as they are now, immutable. Copies two tables of references, no keys."""
@@ -150,6 +161,8 @@ class Accounts:
         """Replace everything by a snapshot."""
         self._bits = dict(snapshot.bits)
         self._dropped = dict(snapshot.dropped)
+        self._trained_count = snapshot.trained_count
+        self._dropped_counts = dict(Counter(self._dropped.values()))
 
     def _require_unsettled(self, key: Key, event: str) -> None:
         before = self.settled(key)

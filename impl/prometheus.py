@@ -181,22 +181,30 @@ class CleancutCollector(Collector):
         }
         yield self._counter("cleancut_saves", "Saves of this process, by outcome.", outcomes, "outcome")
         yield self._gauge("cleancut_save_in_flight", "Whether a save is being taken.", {(): figures.in_flight})
+        spent = {(phase,): seconds for phase, seconds in figures.seconds.items()}
+        yield self._counter("cleancut_save_seconds", "Seconds of all durable saves, by phase.", spent, "phase")
+        yield self._counter("cleancut_save_bytes", "Bytes of all durable saves.", {(): figures.bytes})
         if not figures.saves:
             return
         newest = figures.saves[-1]
-        phases = {
-            ("queue",): newest.queue_seconds,
-            ("drain",): newest.drain_seconds,
-            ("window",): newest.window_seconds,
-            ("stage",): newest.stage_seconds,
-            ("persist",): newest.persist_seconds,
-        }
+        phases = {(phase,): taken for phase, taken in newest.seconds.items()}
         yield self._gauge("cleancut_newest_save_seconds", "Phases of the newest durable save.", phases, "phase")
         artifacts = {(name,): taken for name, taken in newest.artifacts.items()}
         yield self._gauge(
             "cleancut_newest_save_artifact_seconds", "Part of its window by artifact.", artifacts, "artifact"
         )
         yield self._gauge("cleancut_newest_save_bytes", "Size of the newest durable save.", {(): newest.bytes})
+        blocked = {(kind,): count for kind, count in newest.blocked.items()}
+        yield self._gauge(
+            "cleancut_newest_save_blocked", "Shared sections that the newest save kept waiting.", blocked, "kind"
+        )
+        holder = newest.slowest_holder
+        yield self._gauge(
+            "cleancut_newest_save_slowest_holder_seconds",
+            "Age of the section that the drain of the newest save waited for longest.",
+            {} if holder is None else {(holder.kind,): holder.age},
+            "kind",
+        )
 
     def _of_buffer(self, buffer: ReplayBuffer) -> Iterator[Metric]:
         figures = buffer.statistics()
@@ -216,7 +224,7 @@ class CleancutCollector(Collector):
         yield self._gauge("cleancut_prompts_pending", "Prompts that the ledger owns.", pending, "phase")
         trained = {(): ledger.accounts.trained_count}
         yield self._counter("cleancut_prompts_trained", "Prompts trained, over all restarts.", trained)
-        dropped = {(reason,): count for reason, count in Counter(ledger.accounts.dropped.values()).items()}
+        dropped = {(reason,): count for reason, count in ledger.accounts.dropped_counts.items()}
         yield self._counter("cleancut_prompts_dropped", "Prompts given up, by reason.", dropped, "reason")
 
     # -- families

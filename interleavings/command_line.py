@@ -11,7 +11,7 @@ import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from rich.console import Console
 
@@ -19,6 +19,7 @@ from .errors import ExplorerUsageError, TraceUnreadable
 from .exploring import explore
 from .follower import Coverage
 from .result import Result
+from .terminal import Parser, complete_files, how_far
 from .trace import Trace, read_document
 
 HOLDS, FAILS, WRONG_USE, OPEN = 0, 1, 2, 3
@@ -37,20 +38,14 @@ class WrongUse(Exception):
     """The user asked for something that is not there; the message is one clear line."""
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        print(f"{self.prog}: {message} (try --help)", file=sys.stderr)
-        raise SystemExit(WRONG_USE)
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
+        completes=True,
         prog="python -m interleavings",
         description="Runs the real coroutines of impl through every schedule, each step checked against the machine.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("list", help="the scenarios")
     check = commands.add_parser("check", help="explore scenarios through every schedule")
     check.add_argument("scenario", nargs="*", help="all of them when left out")
@@ -74,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     validate = commands.add_parser("validate", help="follow the trace of a production run through the machines")
     validate.add_argument("trace", nargs="+", help="JSONL files of one run, in the order of its processes")
     validate.add_argument("--json", metavar="FILE", help="also write the result as JSON")
+    complete_files(parser)
     return parser
 
 
@@ -142,13 +138,17 @@ def _check_one(scenario: Any, chosen: argparse.Namespace, console: Console) -> t
     coverage = Coverage()
     program = scenario.program(coverage)
     program.collected = coverage
-    with console.status(f"{scenario.name} …"):
+    expected = scenario.pinned.states if scenario.pinned and cancels == scenario.cancels else None
+    with how_far(console, f"{scenario.name} …", "states") as shown:
         result = explore(
             program,
             cancels=cancels,
             prune=not chosen.no_prune,
             max_seconds=chosen.max_seconds,
             workers=chosen.workers,
+            progress=lambda states, transitions, depth, seconds: shown.at(
+                states, expected, f"{scenario.name}, depth {depth} …"
+            ),
         )
     drift = _drift(scenario, result, cancels, chosen)
     verdict = "inconclusive" if drift else result.verdict

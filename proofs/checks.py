@@ -7,7 +7,7 @@ values: an obligation holds functions, which do not travel.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,6 +39,14 @@ class BoundedOutcome:
     seconds: float
 
 
+Done = Callable[[int], None]
+"""Told how many are done so far."""
+
+
+def unheard(done: int) -> None:
+    """Nobody wants to know."""
+
+
 @contextmanager
 def workers() -> Iterator[Executor]:
     """Two processes, started afresh: the solver keeps state that a fork would share."""
@@ -51,14 +59,19 @@ def _discharged(argument: int, start: int) -> list[tuple[Verdict, float]]:
     return [(outcome.verdict, outcome.seconds) for outcome in map(discharge, chosen)]
 
 
-def obligations_discharged(pool: Executor) -> list[list[Outcome]]:
+def obligations_discharged(pool: Executor, done: Done = unheard) -> list[list[Outcome]]:
     """The outcome of every obligation, by argument."""
     by_argument = [argument.obligations() for argument in ARGUMENTS]
     pieces = [
         [pool.submit(_discharged, number, start) for start in range(0, len(obligations), AT_ONCE)]
         for number, obligations in enumerate(by_argument)
     ]
-    found = [[verdict for piece in own for verdict in piece.result()] for own in pieces]
+    found: list[list[tuple[Verdict, float]]] = []
+    for own in pieces:
+        found.append([])
+        for piece in own:
+            found[-1] += piece.result()
+            done(sum(map(len, found)))
     return [
         [Outcome(obligation, *verdict) for obligation, verdict in zip(obligations, own, strict=True)]
         for obligations, own in zip(by_argument, found, strict=True)
@@ -90,18 +103,22 @@ def trace_of(name: str) -> BoundedOutcome:
     return BoundedOutcome("trace", name, verdict, said, time.perf_counter() - started)
 
 
-def traces_found(pool: Executor, names: Sequence[str]) -> list[BoundedOutcome]:
+def traces_found(pool: Executor, names: Sequence[str], done: Done = unheard) -> list[BoundedOutcome]:
     """The outcome of every one of these variants."""
-    return list(pool.map(trace_of, names))
+    found = []
+    for outcome in pool.map(trace_of, names):
+        found.append(outcome)
+        done(len(found))
+    return found
 
 
-def contracts_checked() -> list[BoundedOutcome]:
+def contracts_checked(ended: Callable[[], None] = lambda: None) -> list[BoundedOutcome]:
     """What CrossHair says of the contracts, and of the wrong versions that it must refute."""
     # Imported here: the contracts load the library, which the proofs do without.
     from .contract_runs import contracts_held, is_refuted, wrong_versions_refuted
 
-    found = [BoundedOutcome("contract", o.name, o.verdict, o.said, o.seconds) for o in contracts_held()]
-    for outcome in wrong_versions_refuted():
+    found = [BoundedOutcome("contract", o.name, o.verdict, o.said, o.seconds) for o in contracts_held(ended=ended)]
+    for outcome in wrong_versions_refuted(ended=ended):
         verdict = "bounded" if is_refuted(outcome) else "inconclusive" if outcome.verdict == "inconclusive" else "fails"
         said = f"refuted, as it must be: {outcome.said}" if verdict == "bounded" else f"not refuted: {outcome.said}"
         found.append(BoundedOutcome("wrong version", outcome.name, verdict, said, outcome.seconds))

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from rich.box import SIMPLE
 from rich.console import Console
@@ -24,15 +24,15 @@ from .checks import (
     workers,
 )
 from .discharging import Outcome, Proved, Refuted
+from .inductions import ARGUMENTS
+from .terminal import Parser, complete_files, how_far
 
 PROVED, REFUTED, WRONG_USE, NOT_COMPLETE = 0, 1, 2, 3
+EXAMPLES = """examples:
+  python -m proofs --quick               the proofs alone, some seconds
+  python -m proofs --json proofs.json    everything, one row an obligation
+"""
 WORDS = {Proved: "holds", Refuted: "fails"}
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        print(f"{self.prog}: {message} (try --help)", file=sys.stderr)
-        raise SystemExit(WRONG_USE)
 
 
 def word(outcome: Outcome) -> str:
@@ -89,13 +89,16 @@ def show(console: Console, outcomes: Sequence[Outcome], bounded: Sequence[Bounde
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
-    parser = _Parser(
+    parser = Parser(
+        completes=True,
         prog="python -m proofs",
         description="Proofs for any size, from the same text that the engines enumerate; and checks within bounds.",
+        epilog=EXAMPLES,
     )
     parser.add_argument("--json", metavar="FILE", help="also write the outcomes as JSON")
     parser.add_argument("--quick", action="store_true", help="the proofs only, nothing that is checked within bounds")
     parser.add_argument("--readme", action="store_true", help="also write proofs/README.md from the outcomes")
+    complete_files(parser)
     chosen = parser.parse_args(arguments)
     if chosen.quick and chosen.readme:
         parser.error("--readme needs the outcome of everything, so it cannot be --quick")
@@ -108,17 +111,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(chosen: argparse.Namespace) -> int:
     """Run what is asked for, show and write it; return the exit status."""
+    # Imported here: the contracts load the library, which the proofs do without.
     from .contract_runs import SECONDS
+    from .contracts import CONTRACTS
+    from .wrong_versions import WRONG_VERSIONS
 
     console = Console(highlight=False)
     started = time.perf_counter()
     bounded: list[BoundedOutcome] = []
-    with workers() as pool:
-        by_argument = obligations_discharged(pool)
-        if not chosen.quick:
-            bounded += traces_found(pool, short_variants())
+    names = [] if chosen.quick else short_variants()
+    everything = sum(len(argument.obligations()) for argument in ARGUMENTS) + len(names)
+    with how_far(console, "discharging …", "obligations") as shown, workers() as pool:
+        by_argument = obligations_discharged(pool, lambda done: shown.at(done, everything))
+        before = everything - len(names)
+        bounded += traces_found(pool, names, lambda done: shown.at(before + done, everything, "traces …"))
     if not chosen.quick:
-        bounded += contracts_checked()
+        with how_far(console, "contracts …", "contracts") as shown:
+            bounded += contracts_checked(shown.one_more(len(CONTRACTS) + len(WRONG_VERSIONS)))
     outcomes = [outcome for found in by_argument for outcome in found]
     result = document(outcomes, bounded, time.perf_counter() - started)
     show(console, outcomes, bounded)

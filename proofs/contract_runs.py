@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,14 +70,14 @@ def understood(output: str, seconds: int) -> tuple[str, str]:
     return "inconclusive", f"CrossHair checked nothing; it said: {said}"
 
 
-def contracts_held(seconds: int = SECONDS) -> list[ContractOutcome]:
-    """The outcome of every contract."""
-    return _all([(contract.__name__, contract.__module__) for contract in CONTRACTS], seconds)
+def contracts_held(seconds: int = SECONDS, ended: Callable[[], None] = lambda: None) -> list[ContractOutcome]:
+    """The outcome of every contract; `ended` is called as each has one."""
+    return _all([(contract.__name__, contract.__module__) for contract in CONTRACTS], seconds, ended)
 
 
-def wrong_versions_refuted(seconds: int = SECONDS) -> list[ContractOutcome]:
+def wrong_versions_refuted(seconds: int = SECONDS, ended: Callable[[], None] = lambda: None) -> list[ContractOutcome]:
     """The outcome of every wrong version; each must fail, by an assertion of the contract."""
-    return _all([(wrong.called, type(wrong).__module__) for wrong in WRONG_VERSIONS], seconds)
+    return _all([(wrong.called, type(wrong).__module__) for wrong in WRONG_VERSIONS], seconds, ended)
 
 
 def is_refuted(outcome: ContractOutcome) -> bool:
@@ -85,6 +85,10 @@ def is_refuted(outcome: ContractOutcome) -> bool:
     return outcome.verdict == "fails" and outcome.said.startswith("AssertionError")
 
 
-def _all(names: Sequence[tuple[str, str]], seconds: int) -> list[ContractOutcome]:
+def _all(names: Sequence[tuple[str, str]], seconds: int, ended: Callable[[], None]) -> list[ContractOutcome]:
+    found = []
     with ThreadPoolExecutor(WORKERS) as pool:
-        return list(pool.map(lambda named: outcome_of(named[0], named[1], seconds), names))
+        for outcome in pool.map(lambda named: outcome_of(named[0], named[1], seconds), names):
+            found.append(outcome)
+            ended()
+    return found

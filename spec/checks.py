@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -114,16 +115,23 @@ class MachineResult:
 
 
 def check_machine(
-    machine: Machine, scope: str, variants: tuple[str, ...], directory: Path, options: Options | None = None
+    machine: Machine,
+    scope: str,
+    variants: tuple[str, ...],
+    directory: Path,
+    options: Options | None = None,
+    searched: Callable[[ScopeResult], None] = lambda result: None,
 ) -> MachineResult:
     """Search a machine in every scope of the name; stop at the first scope that shows a violation and write its trace.
 
     With variants, a whole family may hold in its smallest members and fail in a larger one, so all are tried.
+    `searched` is told of every scope that has been searched.
     """
     result = MachineResult(machine, variants)
     for name, (bounds, pinned) in scopes_named(machine, scope).items():
         found = engines.search(machine, bounds, variants, pinned, options or Options())
         result.scopes.append(ScopeResult(name, found, None if variants else pinned))
+        searched(result.scopes[-1])
         if found.violation:
             result.counterexample = counterexample.save(found, name, directory)
         if found.violation or found.why.startswith("interrupted"):
@@ -176,6 +184,15 @@ def check_variant(machine: Machine, variant: Variant, directory: Path, options: 
     return VariantResult(machine, variant, found, path)
 
 
-def check_all_variants(directory: Path, options: Options | None = None) -> list[VariantResult]:
-    """Every variant of every machine."""
-    return [check_variant(machine, variant, directory, options) for machine, variant in all_variants()]
+def check_all_variants(
+    directory: Path,
+    options: Options | None = None,
+    next_one: Callable[[int, int, str], None] = lambda done, total, name: None,
+) -> list[VariantResult]:
+    """Every variant of every machine; `next_one` is told how many are done, of how many, and which comes next."""
+    everything = list(all_variants())
+    results: list[VariantResult] = []
+    for machine, variant in everything:
+        next_one(len(results), len(everything), variant.name)
+        results.append(check_variant(machine, variant, directory, options))
+    return results

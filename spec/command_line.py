@@ -6,17 +6,20 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
 from . import counterexample, export_command
-from .catalogue import MACHINES, UnknownName, machine_named, variants_named
-from .checks import MachineResult, VariantResult, check_all_variants, check_machine
+from .catalogue import MACHINES, UnknownName, machine_named, scopes_named, variants_named
+from .checks import MachineResult, ScopeResult, VariantResult, check_all_variants, check_machine
 from .engines import Options, memory_in_bytes, workers_in
+from .machine import Machine
+from .terminal import HowFar, Parser, complete_files, how_far
 
 HOLDS, VIOLATION, WRONG_USE, NOT_COMPLETE = 0, 1, 2, 3
 EXIT_STATUS = {"holds": HOLDS, "fails": VIOLATION, "bounded": NOT_COMPLETE, "inconclusive": NOT_COMPLETE}
@@ -26,24 +29,19 @@ EXAMPLES = """examples:
   python -m spec check --variant cursor_ahead               a shortest counterexample as a table
   python -m spec check --scope large --device cuda          with the torch engine, on a GPU
   python -m spec variants --json variants.json              every variant must be caught
+  python -m spec check --scope large --workers 2            tens of millions of states
   python -m spec export promela --machine cut -o cut.pml    the text of one scope, for Spin
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        print(f"{self.prog}: {message} (try --help)", file=sys.stderr)
-        raise SystemExit(WRONG_USE)
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
+        completes=True,
         prog="python -m spec",
         description="State machines of the checkpoint protocol, enumerated exhaustively.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     check = commands.add_parser("check", help="enumerate machines and check every property")
     check.add_argument("--machine", help="barrier or cut; all of them when left out")
     check.add_argument("--scope", default="small", help="small, medium, large, or one member: small/two_batches")
@@ -63,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     variants.add_argument("--device", default="cpu", help="of the torch engine: cpu, or cuda for a GPU")
     _add_outputs(variants)
     export_command.add_arguments(commands.add_parser("export", help="the text of a machine for another model checker"))
+    complete_files(parser)
     return parser
 
 
@@ -134,6 +133,36 @@ def _print_machine(result: MachineResult, console: Console) -> None:
         )
 
 
+@dataclass
+class _HowFarSearched:
+    """Adds up the states of several searches; `expected` is how many there will be, None if nobody knows."""
+
+    shown: HowFar
+    expected: int | None
+    machine: str = ""
+    words: str = ""
+    before: int = 0
+
+    def said(self, words: str) -> None:
+        """How far the search under way is, in words."""
+        self.words = words
+
+    def counted(self, states: int) -> None:
+        """The search under way has so many states."""
+        self.shown.at(self.before + states, self.expected, f"{self.machine}: {self.words}")
+
+    def searched(self, result: ScopeResult) -> None:
+        """A search has ended."""
+        self.before += result.search.states
+        self.shown.at(self.before, self.expected)
+
+
+def _expected(machines: list[Machine], scope: str, variants: tuple[str, ...]) -> int | None:
+    """The states that are pinned for all that is to be searched; variants end as soon as they are caught."""
+    pins = [pinned for machine in machines for _, pinned in scopes_named(machine, scope).values()]
+    return None if variants or None in pins else sum(pinned.states for pinned in pins if pinned is not None)
+
+
 def _check(arguments: argparse.Namespace, console: Console) -> int:
     variants: tuple[str, ...] = ()
     if arguments.variant:
@@ -150,13 +179,16 @@ def _check(arguments: argparse.Namespace, console: Console) -> int:
     results: list[MachineResult] = []
     memory_limit = memory_in_bytes(arguments.memory) if arguments.memory else None
     workers = workers_in(arguments.workers) if arguments.workers else None
-    with console.status("searching …") as status:
+    with how_far(console, "searching …", "states") as shown:
+        far = _HowFarSearched(shown, _expected(machines, arguments.scope, variants))
         options = Options(
-            arguments.engine, memory_limit, arguments.resume, workers, status.update, device=arguments.device
+            arguments.engine, memory_limit, arguments.resume, workers, far.said, far.counted, arguments.device
         )
         for machine in machines:
-            results.append(check_machine(machine, arguments.scope, variants, Path(arguments.output), options))
-            if any(s.search.why.startswith("interrupted") for s in results[-1].scopes):
+            far.machine = machine.name
+            result = check_machine(machine, arguments.scope, variants, Path(arguments.output), options, far.searched)
+            results.append(result)
+            if any(s.search.why.startswith("interrupted") for s in result.scopes):
                 break
     for result in results:
         _print_machine(result, console)
@@ -184,8 +216,12 @@ def _variant_row(result: VariantResult) -> tuple[str, ...]:
 
 
 def _variants(arguments: argparse.Namespace, console: Console) -> int:
-    with console.status("searching variants …"):
-        results = check_all_variants(Path(arguments.output), Options(arguments.engine, device=arguments.device))
+    with how_far(console, "searching variants …", "variants") as shown:
+        results = check_all_variants(
+            Path(arguments.output),
+            Options(arguments.engine, device=arguments.device),
+            lambda done, total, name: shown.at(done, total, f"{name} …"),
+        )
     table = Table(title="variants, each with the property that must catch it", title_justify="left", box=SIMPLE)
     for heading in ("variant", "property", "length (table)", "verdict"):
         table.add_column(heading, overflow="fold", justify="left")

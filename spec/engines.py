@@ -38,7 +38,9 @@ class Options:
     workers: int | None = None
     """Threads of the compiled engine (None: one a processor) or of torch (None: one). The result is always the same."""
     report: Callable[[str], None] | None = None
-    """Told now and then how far a search is."""
+    """Told now and then how far a search is, in words."""
+    counted: Callable[[int], None] | None = None
+    """Told now and then how many states the search under way has."""
     device: str = CPU
     """Where the array engine's tensors are, in torch's words: cpu, cuda, cuda:1."""
 
@@ -100,9 +102,17 @@ def search(
         def on_level(depth: int, states: int) -> None:
             if report is not None:
                 report(f"depth {depth}, {states:,} states")
+            if options.counted is not None:
+                options.counted(states)
 
         return reference_engine.search(machine.model(scope, variants), properties=properties, on_level=on_level)
-    on_progress = None if report is None else lambda progress: report(str(progress))
+
+    def on_progress(progress: Any) -> None:
+        if report is not None:
+            report(str(progress))
+        if options.counted is not None:
+            options.counted(progress.states)
+
     if chosen == TORCH:
         return _searched_on_arrays(machine, scope, variants, options, properties, on_progress)
     # Imported here: numba takes its time, and not everybody has it.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,6 +64,25 @@ def test_a_key_is_settled_once() -> None:
     assert accounts.snapshot() == before
     assert accounts.settled(Key(0, 1)) == "was trained"
     assert accounts.settled(Key(1, 1)) is None
+
+
+@given(trained_keys, st.dictionaries(st.integers(100, 140), st.sampled_from(["failed", "stale_ready", "replaced"])))
+def test_the_counts_that_are_kept_are_those_of_the_keys(keys: set[Key], drops: dict[int, str]) -> None:
+    """Kept along, since counting again would walk through all; refusals and loading keep them right."""
+    keys = {key for key in keys if key.epoch != 1}
+    accounts = Accounts()
+    for key in keys:
+        accounts.train(key)
+    for index, reason in drops.items():
+        accounts.drop(Key(1, index), reason)
+        with pytest.raises(InvariantViolated):
+            accounts.drop(Key(1, index), "twice")
+    loaded = Accounts()
+    loaded.drop(Key(0, 0), "before")
+    loaded.load(accounts.snapshot())
+    for one in (accounts, loaded):
+        assert dict(one.dropped_counts) == dict(Counter(drops.values()))
+        assert one.trained_count == len(keys) == sum(last - first + 1 for _, first, last in one.trained)
 
 
 def test_a_drop_needs_a_reason() -> None:

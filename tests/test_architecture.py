@@ -45,6 +45,8 @@ FOREIGN = (
     ("impl/*", {"msgspec"}, ANYWHERE, "strict JSON is its one dependency"),
     ("*/__main__.py", {"rich"}, ANYWHERE, "command lines print tables"),
     ("*/command_line.py", {"rich"}, ANYWHERE, "command lines print tables"),
+    ("*/terminal.py", {"rich"}, ANYWHERE, "command lines show how far they are"),
+    ("*/terminal.py", {"shtab"}, LAZILY, "completion for the shell, an extra"),
     ("impl/inspection/watch.py", {"rich"}, ANYWHERE, "a live table on a terminal; imported by the command line alone"),
     ("spec/counterexample.py", {"rich"}, ANYWHERE, "prints a trace as a numbered table"),
     ("cleancut/check.py", {"rich"}, ANYWHERE, "the command line of `make check`"),
@@ -66,7 +68,7 @@ FOREIGN = (
 
 
 # The files of the library that may speak to a terminal, and the functions that speak past the logger `cleancut`.
-SPEAKERS = ("impl/__main__.py", "impl/demo/*", "impl/inspection/command_line.py")
+SPEAKERS = ("impl/__main__.py", "impl/terminal.py", "impl/demo/*", "impl/inspection/command_line.py")
 LOGGING_TO_THE_ROOT = {"debug", "info", "warning", "error", "exception", "critical", "log", "basicConfig"}
 
 

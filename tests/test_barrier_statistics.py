@@ -8,6 +8,7 @@ import pytest
 from barrier_holders import exclusive, holding, shared
 from front_ends import FrontEnd, in_virtual_time, on_both_front_ends
 
+from impl.barrier import BarrierFrontEnd
 from impl.barrier.statistics import KEPT, DurationRecorder
 
 
@@ -129,6 +130,74 @@ async def test_a_snapshot_does_not_change_and_changes_nothing(front: FrontEnd) -
     assert barrier.statistics().blocked == {"write": 1}
     with pytest.raises(dataclasses.FrozenInstanceError):
         figures.mutation_version = 5  # type: ignore[misc]
+
+
+@in_virtual_time
+async def test_a_window_tells_whom_it_waited_for_and_whom_it_blocked(front: FrontEnd) -> None:
+    """The last writer to end, not the oldest; what an abandoned drain has blocked is not the next window's."""
+    barrier = front.barrier()
+    assert barrier.last_window is None
+
+    async def write(kind: str) -> None:
+        async with barrier.mutation(kind):
+            pass
+
+    first, last = await holding(front, barrier, shared), await holding(front, barrier, shared)
+    given_up = front.start(write_exclusively, barrier)
+    await front.turns()
+    blocked = front.start(write, "clears")
+    await front.turns()
+    await given_up.cancel_and_wait()
+    await blocked.value()
+    saver = await holding(front, barrier, exclusive)
+    later = [front.start(write, kind) for kind in ("commits", "commits")]
+    await front.sleep(1.0)
+    await last.finish()
+    await front.sleep(2.0)
+    await first.finish()
+    await front.turns()
+    assert barrier.last_window is None
+    await saver.finish()
+    for task in later:
+        await task.value()
+    cost = barrier.last_window
+    assert cost is not None
+    assert cost.blocked == {"commits": 2}
+    assert cost.slowest_holder is not None
+    assert cost.slowest_holder.age == pytest.approx(3.0)
+    assert not cost.slowest_holder.exclusive
+    await (await holding(front, barrier, exclusive)).finish()
+    free = barrier.last_window
+    assert free is not None
+    assert (free.slowest_holder, free.blocked) == (None, {})
+
+
+async def write_exclusively(barrier: BarrierFrontEnd) -> None:
+    async with barrier.checkpoint():
+        pass
+
+
+@in_virtual_time
+async def test_a_window_that_was_handed_over_waited_for_no_writer(front: FrontEnd) -> None:
+    """And has blocked those who came while it was open, not those of its predecessor."""
+    barrier = front.barrier()
+
+    async def write(kind: str) -> None:
+        async with barrier.mutation(kind):
+            pass
+
+    writer = await holding(front, barrier, shared)
+    first, second = await holding(front, barrier, exclusive), await holding(front, barrier, exclusive)
+    await writer.finish()
+    await front.turns()
+    await first.finish()
+    waiting = front.start(write, "clears")
+    await front.turns()
+    await second.finish()
+    await waiting.value()
+    cost = barrier.last_window
+    assert cost is not None
+    assert (cost.slowest_holder, cost.blocked) == (None, {"clears": 1})
 
 
 def test_the_reservoir_is_bounded_and_keeps_the_newest() -> None:

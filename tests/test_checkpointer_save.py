@@ -23,8 +23,8 @@ async def test_everything_is_read_in_one_window_in_a_fixed_order_and_published_a
     run = await mixed(Run(tmp_path))
     del run.events[:]
     info = await run.checkpointer.save()
-    assert run.actions() == ["request_cut", "open_cut", *READS, "close_cut", "publish"]
-    assert run.events[-1] == ("publish", {"name": "step_1-1", "sequence": 1, "step": 1, "kind": "full"})
+    assert run.actions() == ["request_cut", "open_cut", *READS, "close_cut", "publish", "report_save"]
+    assert run.events[-2] == ("publish", {"name": "step_1-1", "sequence": 1, "step": 1, "kind": "full"})
     assert (info.name, info.step, info.sequence, info.kind) == ("step_1-1", 1, 1, "full")
     await run.checkpointer.close()
 
@@ -222,6 +222,54 @@ async def test_the_figures_of_a_save_are_told(tmp_path: Path) -> None:
     assert min(save.queue_seconds, save.drain_seconds, save.window_seconds, save.stage_seconds) >= 0
     assert save.persist_seconds > save.window_seconds
     assert save.bytes == info.bytes == sum(map(len, documents(tmp_path, info.name).values()))
+    await run.checkpointer.close()
+
+
+async def test_every_save_reports_its_figures_in_log_event_and_statistics(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The same figures in all three: who the drain waited for, and whom the save kept waiting; a free one, nobody."""
+    caplog.set_level("INFO", logger="cleancut.checkpointer")
+    run = Run(tmp_path)
+
+    async def write(kind: str) -> None:
+        async with run.barrier.mutation(kind):
+            pass
+
+    async with run.barrier.mutation("group_commits"):
+        with run.barrier.detached():
+            saving = asyncio.create_task(run.checkpointer.save())
+            await until(lambda: run.barrier.statistics().waiting_checkpoints == 1)
+            waiting = [asyncio.create_task(write(kind)) for kind in ("clears", "clears", "dispatches")]
+            await turns(2)
+    await asyncio.gather(saving, *waiting)
+    await run.checkpointer.save()
+    slow, free = run.checkpointer.statistics().saves
+    assert slow.slowest_holder is not None
+    assert slow.slowest_holder.kind == "group_commits"
+    assert "test_checkpointer_save.py:" in slow.slowest_holder.place
+    assert slow.blocked == {"clears": 2, "dispatches": 1}
+    assert (free.slowest_holder, free.blocked) == (None, {})
+    events = [fields for action, fields in run.events if action == "report_save"]
+    for save, event in zip((slow, free), events, strict=True):
+        assert {name: event[f"{name}_seconds"] for name in save.seconds} == save.seconds
+        assert (event["name"], event["kind"], event["bytes"]) == (save.name, save.kind, save.bytes)
+        assert (event["artifacts"], event["blocked"]) == (save.artifacts, save.blocked)
+    holder = slow.slowest_holder
+    assert events[0]["slowest_holder"] == {
+        "task": holder.task,
+        "kind": holder.kind,
+        "age": holder.age,
+        "place": holder.place,
+    }
+    assert events[1]["slowest_holder"] is None
+    lines = [entry.getMessage() for entry in caplog.records if entry.getMessage().startswith("durable: ")]
+    assert lines == [f"durable: {slow}", f"durable: {free}"]
+    assert "blocked 2 clears, 1 dispatches" in lines[0]
+    assert "waited for nobody; blocked nothing" in lines[1]
+    figures = run.checkpointer.statistics()
+    assert figures.bytes == slow.bytes + free.bytes
+    assert figures.seconds == {name: slow.seconds[name] + free.seconds[name] for name in slow.seconds}
     await run.checkpointer.close()
 
 

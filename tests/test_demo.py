@@ -306,7 +306,7 @@ def test_a_generation_repeats_from_its_key() -> None:
         (["watch", "{missing}"], "missing is not a directory"),
         (["fsck"], "the following arguments are required: DIR"),
         (["frobnicate"], "invalid choice: 'frobnicate'"),
-        ([], "the following arguments are required: command"),
+        ([], "the following arguments are required: COMMAND"),
     ],
 )
 def test_wrong_use_gets_one_line_and_status_two(

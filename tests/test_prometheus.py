@@ -12,10 +12,13 @@ import pytest
 from controller_runs import Record, new_controller
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from run_situations import Run
 
-from impl import BarrierStatistics, CheckpointBarrier, Checkpointer, UsageError
+from impl import BarrierStatistics, CheckpointBarrier, Checkpointer, Key, Ledger, UsageError
 from impl.controller import GenerationRequest
 from impl.prometheus import CleancutCollector
+
+HOLDER_SECONDS = "cleancut_newest_save_slowest_holder_seconds"
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -64,6 +67,58 @@ async def test_a_finished_run_shows_what_its_report_says(tmp_path: Path) -> None
     assert found["cleancut_newest_save_bytes", ()] == newest.bytes
     assert found["cleancut_newest_save_artifact_seconds", (("artifact", "ledger"),)] == newest.artifacts["ledger"]
     assert found["cleancut_scrape_success", ()] == 1
+    seconds = controller.checkpointer.statistics().seconds if controller.checkpointer is not None else {}
+    assert set(seconds) == {"queue", "drain", "window", "stage", "persist"}
+    for phase, taken in newest.seconds.items():
+        assert found["cleancut_newest_save_seconds", (("phase", phase),)] == taken
+        assert found["cleancut_save_seconds_total", (("phase", phase),)] == seconds[phase] >= taken
+    assert found["cleancut_save_bytes_total", ()] >= newest.bytes
+
+
+async def test_a_save_shows_who_held_it_up_and_whom_it_blocked(tmp_path: Path) -> None:
+    """By kind; a label for each place in the code would be a series for each."""
+    run = Run(tmp_path)
+    made = registry(CleancutCollector(run.barrier, checkpointer=run.checkpointer))
+
+    async def write() -> None:
+        async with run.barrier.mutation("clears"):
+            pass
+
+    async with run.barrier.mutation("group_commits"):
+        with run.barrier.detached():
+            saving = asyncio.create_task(run.checkpointer.save())
+            while not run.barrier.statistics().waiting_checkpoints:
+                await asyncio.sleep(0)
+            writing = asyncio.create_task(write())
+            await asyncio.sleep(0)
+    await asyncio.gather(saving, writing)
+    found = samples(generate_latest(made))
+    assert found["cleancut_newest_save_blocked", (("kind", "clears"),)] == 1
+    assert found["cleancut_newest_save_slowest_holder_seconds", (("kind", "group_commits"),)] > 0
+    await run.checkpointer.save()
+    found = samples(generate_latest(made))
+    assert not [name for name, _ in found if name in ("cleancut_newest_save_blocked", HOLDER_SECONDS)]
+    await run.checkpointer.close()
+
+
+def test_a_scrape_costs_the_same_however_many_prompts_were_dropped() -> None:
+    """It runs on the event loop: with the drops of a long run it must not walk through them."""
+
+    class Watched(dict[Key, str]):
+        def __iter__(self) -> Any:
+            raise AssertionError("the scrape walks through every dropped prompt")
+
+        keys = values = items = __iter__
+
+    barrier = CheckpointBarrier()
+    ledger = Ledger(barrier)
+    for index in range(50):
+        ledger.accounts.drop(Key(0, index), "failed" if index % 5 else "remainder")
+    ledger.accounts._dropped = Watched(ledger.accounts._dropped)
+    found = samples(generate_latest(registry(CleancutCollector(barrier, ledger=ledger))))
+    assert found["cleancut_scrape_success", ()] == 1
+    assert found["cleancut_prompts_dropped_total", (("reason", "failed"),)] == 40
+    assert found["cleancut_prompts_dropped_total", (("reason", "remainder"),)] == 10
 
 
 async def test_every_name_says_its_unit_and_every_metric_its_run(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ REGISTERED_BY = (spec.catalogue,)
 @pytest.fixture
 def worked_out(monkeypatch):
     """The command line takes the outcomes that the tests have worked out already."""
-    monkeypatch.setattr(command_line, "obligations_discharged", lambda pool: [list(outcomes_of(a)) for a in ARGUMENTS])
+    monkeypatch.setattr(command_line, "obligations_discharged", lambda *_: [list(outcomes_of(a)) for a in ARGUMENTS])
 
 
 def test_the_command_line_gives_one_row_an_obligation(tmp_path, capsys, worked_out):

@@ -60,6 +60,6 @@ def test_another_exception_than_that_of_the_contract_is_no_refutation() -> None:
 def test_a_wrong_version_that_is_not_refuted_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the contract that failed then."""
     kept = [ContractOutcome("f", "bounded", "no counterexample on any path", 0.1)]
-    monkeypatch.setattr("proofs.contract_runs.contracts_held", lambda: kept)
-    monkeypatch.setattr("proofs.contract_runs.wrong_versions_refuted", lambda: kept)
+    monkeypatch.setattr("proofs.contract_runs.contracts_held", lambda **_: kept)
+    monkeypatch.setattr("proofs.contract_runs.wrong_versions_refuted", lambda **_: kept)
     assert [(o.kind, o.verdict) for o in contracts_checked()] == [("contract", "bounded"), ("wrong version", "fails")]

@@ -8,7 +8,7 @@ from .asyncio_barrier import CheckpointBarrier
 from .asyncio_sections import CheckpointSection, ImmediateSection, MutationSection
 from .cut import Cut
 from .front_end import BarrierFrontEnd
-from .statistics import BarrierStatistics, Durations, Waits
+from .statistics import BarrierStatistics, Durations, Waits, WindowFigures
 
 __all__ = [
     "UNSET",
@@ -25,4 +25,5 @@ __all__ = [
     "Tracer",
     "Unset",
     "Waits",
+    "WindowFigures",
 ]

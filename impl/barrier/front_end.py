@@ -17,7 +17,7 @@ from .cut import HELD, Cut, outer_sections
 from .detached import DetachedContext
 from .hold_watch import HoldWatch
 from .section import Section, Timer
-from .statistics import BarrierStatistics, Recorder, named
+from .statistics import BarrierStatistics, Recorder, WindowFigures, named
 
 
 class BarrierFrontEnd(ABC):
@@ -117,6 +117,11 @@ class BarrierFrontEnd(ABC):
         """How many shared sections have ended, failed ones included. Exact inside a cut."""
         return self._core.mutation_version
 
+    @property
+    def last_window(self) -> WindowFigures | None:
+        """What the newest window that has ended cost the others; None before the first has."""
+        return self._recorder.last_window
+
     def statistics(self) -> BarrierStatistics:
         """A snapshot. Ages are in the clock of the loop that the barrier belongs to."""
         core, recorder = self._core, self._recorder
@@ -180,6 +185,7 @@ class BarrierFrontEnd(ABC):
         """Follow up on a checkpoint that the core has let in without a wait."""
         section.since = self._time()
         self._recorder.drain.add(0.0)
+        self._recorder.checkpoint_begins()
         if self._watched:
             self._entered(section)
 
@@ -235,7 +241,10 @@ class BarrierFrontEnd(ABC):
     def _left(self, section: Section, let_in: Sequence[Ticket]) -> None:
         """Follow up on a section that the core has counted out."""
         if section.exclusive:
-            self._recorder.window.add(self._time() - section.since)
+            self._recorder.window_ended(self._time() - section.since)
+        elif let_in:
+            # Nothing but a cut is let in by the end of a shared section, and only by the last one.
+            self._recorder.drain_ended_with(section.as_holder(self._time()))
         self._trace_section("close_cut" if section.exclusive else "leave_slot", section)
         self._grant(let_in)
         self._watch_drain()
@@ -262,6 +271,7 @@ class BarrierFrontEnd(ABC):
             return
         assert isinstance(head, Section)
         self._draining, self._drain_began = head, self._time()
+        self._recorder.checkpoint_begins()
         if head.timeout is not None:
             self._drain_timer = self._call_later(head.timeout, self._drain_limit_reached, head)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ..errors import Holder
@@ -56,6 +56,19 @@ class BarrierStatistics:
     closed_because: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class WindowFigures:
+    """What one checkpoint cost the others, told when its window has ended.
+
+    `slowest_holder` is the shared section whose end opened the window, the one that the drain waited for longest; None
+    where nothing was open. Its age is that at its end. `blocked` counts, per kind, the mutations that found the gate
+    shut while this checkpoint headed the queue or was open.
+    """
+
+    slowest_holder: Holder | None
+    blocked: Mapping[str, int]
+
+
 class DurationRecorder:
     """Counts durations and keeps the newest ones; bounded, whatever the length of the run."""
 
@@ -82,10 +95,14 @@ class DurationRecorder:
 class Recorder:
     """What the barrier's front end notes beside the admission core; touched only when somebody had to wait."""
 
-    __slots__ = ("blocked", "drain", "expired", "waits", "window")
+    __slots__ = ("_blocked_now", "_waited_for", "blocked", "drain", "expired", "last_window", "waits", "window")
 
     def __init__(self) -> None:
         self.blocked: dict[str, int] = {}
+        self.last_window: WindowFigures | None = None
+        # Of the checkpoint that heads the queue or is open now; `WindowFigures` once it has ended.
+        self._blocked_now: dict[str, int] = {}
+        self._waited_for: Holder | None = None
         self.waits: dict[str, Waits] = {}
         self.window = DurationRecorder()
         self.drain = DurationRecorder()
@@ -94,6 +111,22 @@ class Recorder:
     def mutation_blocked(self, kind: str) -> None:
         """A mutation of this kind found the gate shut."""
         self.blocked[kind] = self.blocked.get(kind, 0) + 1
+        self._blocked_now[kind] = self._blocked_now.get(kind, 0) + 1
+
+    def checkpoint_begins(self) -> None:
+        """A checkpoint heads the queue from here on; what one before it has counted and given up is forgotten."""
+        self._blocked_now = {}
+        self._waited_for = None
+
+    def drain_ended_with(self, holder: Holder) -> None:
+        """The last section that the checkpoint at the head of the queue waited for has ended."""
+        self._waited_for = holder
+
+    def window_ended(self, seconds: float) -> None:
+        """The open window has ended after so long."""
+        self.window.add(seconds)
+        self.last_window = WindowFigures(self._waited_for, self._blocked_now)
+        self.checkpoint_begins()
 
     def mutation_waited(self, kind: str, seconds: float) -> None:
         """A mutation of this kind was let in after a wait."""

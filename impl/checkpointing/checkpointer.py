@@ -15,7 +15,6 @@ import asyncio
 import os
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
@@ -43,7 +42,7 @@ from .pending import CheckpointInfo, PendingSave, SaveStatistics, SnapshotSkippe
 from .publication import Publication, Written, failure_of
 from .refusals import require_choice, require_own_directory, require_settings, require_still, require_trainer
 from .restoring import Expected, Plan, Restored, newest_valid, read_plan
-from .save_log import CheckpointerStatistics, SaveLog
+from .save_log import CheckpointerStatistics, SaveLog, report_save
 from .trainer_only import TrainerPlan, read_trainer_plan
 from .writer_thread import WriterThread
 
@@ -194,8 +193,8 @@ class Checkpointer:
             raise
         # No await from the end of the window to here: turn and capture now pass to the background task.
         draft = self._draft(kind, captured)
-        waited, drained, window = queued - asked, opened - queued, closed - opened
-        figures = SaveStatistics(draft.name, kind, waited, drained, window, artifacts=captured.seconds)
+        phases = (queued - asked, opened - queued, closed - opened)
+        figures = SaveStatistics.of_window(draft.name, kind, phases, captured.seconds, self.barrier.last_window)
         pending = PendingSave(draft.name, draft.step, draft.sequence, figures.window_seconds)
         publication = Publication(self._store, draft, captured, parts.buffer.plane, trainer)
         staged = asyncio.get_running_loop().create_future()
@@ -250,15 +249,11 @@ class Checkpointer:
         if draft.kind == "full":
             self._anchor = Anchor(draft.name, publication.captured.counters.version)
         info = CheckpointInfo(draft.name, draft.step, draft.sequence, draft.kind, published.bytes, published.notices)
-        ended = replace(
-            figures,
-            stage_seconds=written.stage_seconds,
-            persist_seconds=written.persist_seconds,
-            bytes=published.bytes,
-        )
+        ended = written.completing(figures)
         # The waiters run later; before the event, so that a tracer that raises cannot keep them waiting.
         self._log.succeeded(pending, info, ended)
         self.barrier.emit("publish", name=draft.name, sequence=draft.sequence, step=draft.step, kind=draft.kind)
+        report_save(self.barrier, ended)
 
     # -- restoring ------------------------------------------------------------------------------------------------
 

@@ -5,8 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from ..errors import Holder
 from ..store.manifest import Kind
+
+if TYPE_CHECKING:
+    from ..barrier import WindowFigures
+
+
+#: The parts of a save in the order in which they come.
+PHASES = ("queue", "drain", "window", "stage", "persist")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +44,8 @@ class SaveStatistics:
     `queue`: waiting for the save before, and once for the lock; `drain`: from the request until the last open section
     had ended; `window`: how long everybody was shut out; `stage`: copying the trainer's state, while training waits;
     `persist`: writing and publishing, while training runs. `artifacts` is the part of the window that the reading of
-    each artifact took.
+    each artifact took. `slowest_holder` is the section that the drain waited for longest, None where nothing was open;
+    `blocked` counts by kind the mutations that this save kept waiting.
     """
 
     name: str
@@ -47,6 +57,36 @@ class SaveStatistics:
     persist_seconds: float = 0.0
     bytes: int = 0
     artifacts: Mapping[str, float] = field(default_factory=dict)
+    slowest_holder: Holder | None = None
+    blocked: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of_window(
+        cls,
+        name: str,
+        kind: Kind,
+        phases: tuple[float, float, float],
+        artifacts: Mapping[str, float],
+        cost: WindowFigures | None,
+    ) -> SaveStatistics:
+        """The figures at the end of the window: queue, drain and window in seconds, and what the barrier saw."""
+        assert cost is not None, "a window has just ended"
+        return cls(
+            name, kind, *phases, artifacts=artifacts, slowest_holder=cost.slowest_holder, blocked=dict(cost.blocked)
+        )
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """The parts of the save by name, in order."""
+        return {phase: getattr(self, f"{phase}_seconds") for phase in PHASES}
+
+    def __str__(self) -> str:
+        took = ", ".join(f"{phase} {taken * 1e3:.3g} ms" for phase, taken in self.seconds.items())
+        blocked = ", ".join(f"{count} {kind}" for kind, count in self.blocked.items()) or "nothing"
+        return (
+            f"{self.name} ({self.kind}): {took}, {self.bytes:,} bytes; waited for {self.slowest_holder or 'nobody'}; "
+            f"blocked {blocked}"
+        )
 
 
 class PendingSave:

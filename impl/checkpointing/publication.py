@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CleancutError
@@ -15,6 +15,7 @@ from ..store.staging import StagedDirectory
 from .artifacts import write_artifacts, write_progress
 from .capture import Captured, CapturedTrainer
 from .documents import TRAINER_DIRECTORY
+from .pending import SaveStatistics
 from .writer_thread import WriterThread
 
 if TYPE_CHECKING:
@@ -31,6 +32,15 @@ class Written:
     published: Published
     stage_seconds: float
     persist_seconds: float
+
+    def completing(self, so_far: SaveStatistics) -> SaveStatistics:
+        """The figures of the save, now that all of them are known."""
+        return replace(
+            so_far,
+            stage_seconds=self.stage_seconds,
+            persist_seconds=self.persist_seconds,
+            bytes=self.published.bytes,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,22 @@
-"""What became of the saves so far: their figures, and the one failure that nobody may have learnt of."""
+"""What became of the saves so far: their figures, told to whoever listens, and the one failure nobody may know of."""
 
 from __future__ import annotations
 
+import logging
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from .pending import CheckpointInfo, PendingSave, SaveStatistics
+from .pending import PHASES, CheckpointInfo, PendingSave, SaveStatistics
+
+if TYPE_CHECKING:
+    from ..barrier import CheckpointBarrier
 
 #: How many saves the statistics remember.
 REMEMBERED = 256
+
+_log = logging.getLogger("cleancut.checkpointer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +32,9 @@ class CheckpointerStatistics:
     skipped: int
     in_flight: bool
     capture_mode: str
+    #: Seconds by phase and bytes of all durable saves, those forgotten included.
+    seconds: Mapping[str, float]
+    bytes: int
 
 
 class SaveLog:
@@ -34,12 +45,17 @@ class SaveLog:
         self._completed = 0
         self._failed = 0
         self._skipped = 0
+        self._seconds = dict.fromkeys(PHASES, 0.0)
+        self._bytes = 0
         self._last_failed: PendingSave | None = None
 
     def succeeded(self, pending: PendingSave, info: CheckpointInfo, figures: SaveStatistics) -> None:
         """The save is durable."""
         self._completed += 1
         self._saves.append(figures)
+        for phase, taken in figures.seconds.items():
+            self._seconds[phase] += taken
+        self._bytes += figures.bytes
         pending.succeed(info)
 
     def failed(self, pending: PendingSave, error: BaseException) -> None:
@@ -69,4 +85,28 @@ class SaveLog:
             skipped=self._skipped,
             in_flight=in_flight,
             capture_mode=capture_mode,
+            seconds=dict(self._seconds),
+            bytes=self._bytes,
         )
+
+
+def report_save(barrier: CheckpointBarrier, figures: SaveStatistics) -> None:
+    """Tell the figures of a durable save: in one line of the log, and in one event, which is no action."""
+    _log.info("durable: %s", figures)
+    holder = figures.slowest_holder
+    barrier.emit(
+        "report_save",
+        name=figures.name,
+        kind=figures.kind,
+        queue_seconds=figures.queue_seconds,
+        drain_seconds=figures.drain_seconds,
+        window_seconds=figures.window_seconds,
+        stage_seconds=figures.stage_seconds,
+        persist_seconds=figures.persist_seconds,
+        bytes=figures.bytes,
+        artifacts=dict(figures.artifacts),
+        slowest_holder=None
+        if holder is None
+        else {"task": holder.task, "kind": holder.kind, "age": holder.age, "place": holder.place},
+        blocked=dict(figures.blocked),
+    )

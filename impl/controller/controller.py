@@ -322,7 +322,7 @@ class Controller:
             outcome=self.train_pump.outcome,
             steps=self.progress.version,
             trained=accounts.trained_count,
-            dropped=dict(sorted(Counter(accounts.dropped.values()).items())),
+            dropped=dict(sorted(accounts.dropped_counts.items())),
             trained_now=self._parts.trained_now,
             restored=self._restored,
             saves=self._saves.begun,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,14 +13,20 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from ..terminal import how_far
 from .audit import Audit, audit
-from .lives import Death, Kill, LifeFailed, live, plan_kills
+from .lives import Death, Event, Kill, LifeFailed, live, plan_kills
 from .setting import CHECKPOINTS, STEPS, TRAINED_LOG
 
 
-def life(directory: Path, seed: int, kill: Kill | None) -> Death:
-    """One life of the demo's run."""
-    return live(["-m", f"{__package__}.child", str(directory), str(seed)], kill)
+def life(directory: Path, seed: int, kill: Kill | None, at_step: Callable[[int], None] = lambda step: None) -> Death:
+    """One life of the demo's run; `at_step` is told how far it is."""
+
+    def watch(event: Event) -> None:
+        if "version" in event:
+            at_step(event["version"])
+
+    return live(["-m", f"{__package__}.child", str(directory), str(seed)], kill, watch)
 
 
 @contextmanager
@@ -39,13 +45,13 @@ def run_demo(kills: int, seed: int, wanted: Path | None, console: Console) -> in
     with working_directory(wanted) as directory:
         deaths = []
         try:
-            for number, kill in enumerate([*plan_kills(kills, seed, STEPS), None]):
-                if console.is_terminal:
-                    console.print(f"life {number + 1} of {kills + 1} …", style="dim")
-                death = life(directory, seed, kill)
-                deaths.append(death)
-                if death.kill is None:
-                    break
+            with how_far(console, "starting …", "steps") as shown:
+                for number, kill in enumerate([*plan_kills(kills, seed, STEPS), None]):
+                    words = f"life {number + 1} of {kills + 1} …"
+                    death = life(directory, seed, kill, lambda step, words=words: shown.at(step, STEPS, words))  # type: ignore[misc]
+                    deaths.append(death)
+                    if death.kill is None:
+                        break
         except LifeFailed as failure:
             print(failure, file=sys.stderr)
             return 1

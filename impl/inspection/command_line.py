@@ -8,19 +8,19 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.markup import escape
-from rich.status import Status
 from rich.table import Table
 
 from ..errors import CleancutError, UsageError
+from ..store.files import Handle
 from ..store.posix_files import PosixFiles
+from ..terminal import how_far
 from .examine import Examined
 from .in_words import age_in_words, size_in_words
 from .ownership import OWNERS, Keys
@@ -69,16 +69,14 @@ def _refuse(message: str) -> int:
 
 
 def _fsck(root: str, console: Console) -> dict[str, Any]:
-    with _progress(console) as note:
-        found = survey(PosixFiles(), root, digests=True, note=note)
+    found = _surveyed(root, console, digests=True)
     _print_checkpoints(found, console)
     _print_rest(found, console)
     return document(found)
 
 
 def _inspect(root: str, console: Console) -> dict[str, Any]:
-    with _progress(console) as note:
-        found = survey(PosixFiles(), root, digests=False, note=note)
+    found = _surveyed(root, console, digests=False)
     _print_checkpoints(found, console)
     shown = next((each for each in found.checkpoints if each.name == found.resume.name), None)
     if shown is not None:
@@ -87,28 +85,48 @@ def _inspect(root: str, console: Console) -> dict[str, Any]:
     return document(found, contents=True)
 
 
-@contextmanager
-def _progress(console: Console) -> Iterator[Callable[[str], None]]:
-    """Shows what is looked at, on a terminal only; an interruption says how far it had come."""
-    last = "nothing"
-    status = console.status("") if console.is_terminal else nullcontext()
+class _Counting(PosixFiles):
+    """Files that count the bytes read, by whichever thread."""
+
+    def __init__(self, counted: Callable[[int], None]) -> None:
+        super().__init__()
+        self._counted = counted
+
+    def read_into(self, handle: Handle, room: memoryview) -> int:
+        filled = super().read_into(handle, room)
+        self._counted(filled)
+        return filled
+
+
+def _surveyed(root: str, console: Console, *, digests: bool) -> Survey:
+    """The survey, shown on a terminal as it goes; an interruption says how far it had come."""
+    last, read = "nothing", 0
+    # What is there to be read; a survey without digests reads a little of it, nobody knows how much.
+    files = Path(root).glob("step_*/**/*") if digests else ()
+    total = sum(found.stat().st_size for found in files if found.is_file()) if digests else None
 
     def note(text: str) -> None:
         nonlocal last
         last = text
-        if isinstance(status, Status):
-            status.update(text)
+        shown.at(read / 1e6, known, text)
 
+    def counted(size: int) -> None:
+        nonlocal read
+        read += size
+        shown.at(read / 1e6, known)
+
+    known = None if total is None else total / 1e6
     try:
-        with status:
-            yield note
+        with how_far(console, "looking …", "MB") as shown:
+            return survey(_Counting(counted), root, digests=digests, note=note)
     except KeyboardInterrupt:
         print(f"interrupted while {last} was looked at", file=sys.stderr)
         raise
 
 
 def _probe(root: str, console: Console) -> dict[str, Any]:
-    results = probe(PosixFiles(), root)
+    with how_far(console, "trying the file system …", "calls"):
+        results = probe(PosixFiles(), root)
     table = Table("needed by the store", "ok", "seen", box=SIMPLE)
     for each in results:
         table.add_row(each.needed, "yes" if each.ok else "[red]NO[/red]", escape(each.seen))

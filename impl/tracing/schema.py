@@ -130,6 +130,16 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
     "skip_snapshot": {"reason": str},
     "publish": {"name": str, "sequence": int, "step": int, "kind": str},
     "fail_save": {"name": str},
+    # No action: the figures of a durable save, in seconds and bytes. `slowest_holder` is who the drain waited for.
+    "report_save": {
+        "name": str,
+        "kind": str,
+        **{f"{phase}_seconds": float for phase in ("queue", "drain", "window", "stage", "persist")},
+        "bytes": int,
+        "artifacts": dict[str, float],
+        "slowest_holder": dict[str, str | float | None] | None,
+        "blocked": dict[str, int],
+    },
     # The state that the run goes on with, so that a trace can be followed from here alone.
     "restore": {
         "name": str,

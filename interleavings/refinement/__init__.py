@@ -46,3 +46,4 @@ from .images import restored_state as restored_state
 from .prompts import Prompts as Prompts
 from .vocabulary import BARRIER_EVENTS as BARRIER_EVENTS
 from .vocabulary import CUT_EVENTS as CUT_EVENTS
+from .vocabulary import FIGURE_EVENTS as FIGURE_EVENTS

@@ -10,7 +10,7 @@ from spec.barrier import DONE, IDLE, INSIDE, OPEN, OUTSIDE, QUEUED, WAITING, Bar
 from spec.barrier import barrier as barrier_machine
 
 from ..follower import Coverage, Event, Follower, Path, Remembered, Rule, Stutter, View
-from .vocabulary import COUNTED_IN_AS_A_BATCH, CUT_EVENTS
+from .vocabulary import COUNTED_IN_AS_A_BATCH, CUT_EVENTS, FIGURE_EVENTS
 
 if TYPE_CHECKING:
     from impl.barrier import BarrierFrontEnd
@@ -124,7 +124,7 @@ def follow_barrier(
         "barrier",
         model,
         barrier_rules(tasks),
-        ignored=CUT_EVENTS,
+        ignored=CUT_EVENTS | FIGURE_EVENTS,
         of_implementation=lambda: barrier_of_implementation(barrier(), tasks),
         coverage=coverage,
     )

@@ -18,6 +18,7 @@ from .vocabulary import (
     BARRIER_EVENTS,
     DURABLE_LATER,
     EACH_GROUP_BY_ITSELF,
+    FIGURE_EVENTS,
     LAST_EPOCH,
     PART_OF_AN_ACTION,
     SKIPPED_INSIDE,
@@ -173,7 +174,7 @@ def follow_cut(
         "cut",
         model,
         CutRules(model, scope, prompts, saves or Saves()).table(),
-        ignored=BARRIER_EVENTS - {"request_cut", "open_cut", "close_cut"},
+        ignored=(BARRIER_EVENTS - {"request_cut", "open_cut", "close_cut"}) | FIGURE_EVENTS,
         of_implementation=lambda: cut_of_implementation(controller(), prompts),
         coverage=coverage,
     )

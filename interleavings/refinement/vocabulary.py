@@ -49,6 +49,8 @@ CUT_EVENTS = frozenset(
         "write_back",
     }
 )
+# Not actions: they tell figures, and move nothing in any machine.
+FIGURE_EVENTS = frozenset({"report_save"})
 
 COUNTED_IN_AS_A_BATCH = "enter_slot after close_cut: the machine counts the whole batch in with the release"
 SLOTS_ARE_ATOMIC = "request_cut, close of slots: the cut machine asks for its cut in the instant it opens"

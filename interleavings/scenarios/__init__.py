@@ -5,10 +5,8 @@ Importing this package imports `impl` and `spec`; the explorer itself does not n
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ..follower import Coverage
-from ..subject import Subject
+from ..subject import Program
 from . import barrier as _barrier
 from . import commit as _commit
 from . import device as _device
@@ -39,7 +37,7 @@ def scenario_named(name: str) -> Scenario:
     return SCENARIOS[name]
 
 
-def __getattr__(name: str) -> Callable[[], Subject]:
+def __getattr__(name: str) -> Program:
     """`run_NAME`: a function that makes a fresh run of the scenario NAME, by which generated pytests refer to it."""
     scenario = SCENARIOS.get(name.removeprefix(RUN)) if name.startswith(RUN) else None
     if scenario is None:

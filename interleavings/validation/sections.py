@@ -15,7 +15,7 @@ from .open_state import ANY_NUMBER, OpenState
 from .refused import Refused
 
 WRITERS, CHECKPOINTS = "all_writers", "all_checkpointers"
-_SCOPE = {"writers": 0, "rounds": 1, "checkpointers": 0, "cancellations": 1, "expiries": 1, "children": 0}
+_SCOPE = {"writers": 0, "rounds": 1, "checkpointers": 0, "cancellations": 1, "expiries": 1, "children": 0, "leases": 0}
 
 
 class Sections:

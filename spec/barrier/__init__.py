@@ -22,6 +22,7 @@ from .leases import written_late as written_late
 from .properties import finished as finished
 from .sections import released as released
 from .state import BORN as BORN
+from .state import CHECKPOINT_STANDS as CHECKPOINT_STANDS
 from .state import CHILD_ENDED as CHILD_ENDED
 from .state import CHILD_INSIDE as CHILD_INSIDE
 from .state import CHILD_WAITING as CHILD_WAITING
@@ -38,6 +39,7 @@ from .state import QUEUED as QUEUED
 from .state import SILENT as SILENT
 from .state import SOUND as SOUND
 from .state import WAITING as WAITING
+from .state import WRITER_STANDS as WRITER_STANDS
 from .state import BarrierScope as BarrierScope
 from .state import barrier as barrier
 from .state import drained as drained

@@ -1,0 +1,155 @@
+"""How a command speaks to a terminal: its parser, its completion, and how far it is.
+
+This very file stands in every package that has commands, for none of them may import another; a test holds the copies
+equal. Colours are rich's matter, which leaves them out where NO_COLOR is set and where nobody watches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from typing import Any, NoReturn
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+WRONG_USE = 2
+WIDEST_HELP = 100
+
+_DISPATCH = """
+# `python -m MODULE` is completed by the function above that is called after MODULE; loaded ones add up.
+_cleancut_of_python() {
+  local known="_shtab_cleancut_${COMP_WORDS[2]-}"
+  if [[ ${COMP_WORDS[1]-} == -m && $COMP_CWORD -gt 2 ]] && declare -F "$known" > /dev/null; then
+    COMP_WORDS=("${COMP_WORDS[@]:2}")
+    COMP_CWORD=$((COMP_CWORD - 2))
+    "$known"
+  fi
+}
+complete -o default -o bashdefault -F _cleancut_of_python python python3
+"""
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Help that keeps the lines of examples, and is no wider than is read with ease."""
+
+    def __init__(self, prog: str) -> None:
+        width = min(shutil.get_terminal_size().columns - 2, WIDEST_HELP)
+        super().__init__(prog, max_help_position=28, width=max(width, 40))
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        kept = text.startswith("examples:")
+        return super()._fill_text(text, width, indent) if kept else textwrap.fill(" ".join(text.split()), width)
+
+
+class _PrintCompletion(argparse.Action):
+    """Prints the completion of the whole command, and ends it."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option: str | None = None) -> None:
+        try:
+            import shtab
+        except ImportError:
+            parser.error("completion needs shtab, which is not installed; install cleancut[completion]")
+        module = parser.prog.rpartition(" ")[2]
+        lines = shtab.complete(parser, values, root_prefix=f"cleancut_{module}").splitlines()
+        # Its own last line and the first ones are for commands of a single word, which `python -m` is not.
+        body = "\n".join(line for line in lines if not line.startswith(("#", "complete ")))
+        print(f'# eval "$(python -m {module} --print-completion {values})"\n{body}{_DISPATCH}')
+        raise SystemExit(0)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that refuses in one line with status 2. Give the outermost one as `completes=True`."""
+
+    def __init__(self, *arguments: Any, completes: bool = False, **settings: Any) -> None:
+        settings.setdefault("formatter_class", _Help)
+        super().__init__(*arguments, **settings)
+        if completes:
+            self.add_argument(
+                "--print-completion",
+                action=_PrintCompletion,
+                choices=("bash",),
+                help="print a completion script for the shell, and end",
+            )
+
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: {message} (try --help)", file=sys.stderr)
+        raise SystemExit(WRONG_USE)
+
+
+def completed_by_files(action: argparse.Action, *, directories: bool = False) -> None:
+    """Let the shell complete an argument by names of files, or of directories."""
+    action.complete = {"bash": "_shtab_compgen_dirs" if directories else "_shtab_compgen_files"}  # type: ignore[attr-defined]
+
+
+def complete_files(parser: argparse.ArgumentParser) -> None:
+    """Let the shell complete every argument that is shown as FILE, DIR or a trace, in all subcommands."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                complete_files(command)
+        elif action.metavar == "DIR":
+            completed_by_files(action, directories=True)
+        elif action.metavar == "FILE" or action.dest == "trace":
+            completed_by_files(action)
+
+
+class _Rate(ProgressColumn):
+    """How many a second."""
+
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self._unit = unit
+
+    def render(self, task: Task) -> Text:
+        """The rate of the last half minute; nothing until there is one."""
+        speed = task.finished_speed or task.speed
+        if speed is None:
+            return Text("")
+        number = f"{speed:,.0f}" if speed >= 10 else f"{speed:.1f}"
+        return Text(f"{number} {self._unit}/s", style="dim")
+
+
+class HowFar:
+    """What a long command tells of itself while it runs; the way to nowhere where nobody watches."""
+
+    def __init__(self, bar: Progress | None, doing: str) -> None:
+        self._bar = bar
+        self._task = None if bar is None else bar.add_task(doing, total=None)
+
+    def at(self, done: float, total: float | None = None, doing: str | None = None) -> None:
+        """So much is done, of so much where that is known, and this is being done."""
+        if self._bar is not None and self._task is not None:
+            known: dict[str, Any] = {} if doing is None else {"description": doing}
+            # More than was expected is no reason to say that it is over.
+            total = None if total is not None and done > total else total
+            self._bar.update(self._task, completed=done, total=total, **known)
+
+    def one_more(self, total: int) -> Callable[[], None]:
+        """A function to be called whenever one of `total` has ended."""
+        ended = count(1)
+        return lambda: self.at(next(ended), total)
+
+
+@contextmanager
+def how_far(console: Console, doing: str, unit: str) -> Iterator[HowFar]:
+    """Show what is being done, how fast and for how long still, on a terminal only; gone when it is over."""
+    if not console.is_terminal:
+        yield HowFar(None, doing)
+        return
+    columns: Sequence[ProgressColumn] = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        TextColumn("{task.completed:,.0f}", markup=False),
+        _Rate(unit),
+        TimeRemainingColumn(compact=True),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        yield HowFar(bar, doing)

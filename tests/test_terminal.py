@@ -1,0 +1,182 @@
+"""The commands as somebody meets them at a terminal, and as a program meets them behind a pipe."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import impl.terminal
+import spec.terminal
+
+ROOT = Path(__file__).parent.parent
+MODULES = ("spec", "interleavings", "proofs", "impl", "cleancut")
+ESCAPE = "\x1b"
+
+# Commands that take a moment and say what they do meanwhile; small enough for a test.
+LONG = {
+    "spec": ["spec", "check", "--machine", "store"],
+    "variants": ["spec", "variants"],
+    "interleavings": ["interleavings", "check", "device"],
+}
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")}
+    return {**kept, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", **more}
+
+
+def piped(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", *arguments]
+    return subprocess.run(
+        command, cwd=ROOT, env=environment(**more), capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def on_a_terminal(*arguments: str, **more: str) -> str:
+    """Run a command whose output is a pseudo-terminal; all that it wrote there."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", *arguments], cwd=ROOT, env=environment(**more), stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    written = b""
+    while select.select([ours], [], [], 120)[0]:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        written += part
+    os.close(ours)
+    assert process.wait() == 0, written.decode()
+    return written.decode()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_help_shows_examples_that_are_commands_of_that_module(module: str) -> None:
+    """Somebody who reads the help wants to copy a line; it must be one that the parser takes."""
+    helped = piped(module, "--help", COLUMNS="200")
+    assert helped.returncode == 0
+    examples = re.findall(rf"^  python -m {module} (.*)$", helped.stdout, flags=re.MULTILINE)
+    assert len(examples) >= 2
+    described, _, _ = helped.stdout.partition("examples:")
+    for example in examples:
+        words = re.split(r"\s{2,}", example)[0].split()
+        named = [word for word in words if word.startswith("--") or not words.index(word)]
+        subcommand = [] if words[0].startswith("-") else words[:1]
+        known = described + piped(module, *subcommand, "--help").stdout
+        assert [word for word in named if word not in known] == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_help_is_no_wider_than_the_terminal_and_never_very_wide(module: str) -> None:
+    """But for the examples: each is one line, since it is meant to be copied."""
+    for columns, limit in (("60", 60), ("300", impl.terminal.WIDEST_HELP)):
+        text, _, _ = piped(module, "--help", COLUMNS=columns).stdout.partition("examples:")
+        assert max(map(len, text.splitlines())) <= limit, columns
+
+
+def test_every_package_has_the_same_terminal() -> None:
+    """A copy in each, since none may import another; a fault mended in one alone would stay in the others."""
+    copies = {(ROOT / module / "terminal.py").read_text(encoding="utf-8") for module in MODULES}
+    assert len(copies) == 1
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_pipe_gets_results_alone(name: str) -> None:
+    """No colours, no bar, no line that was wiped out again."""
+    ran = piped(*LONG[name])
+    assert ran.returncode == 0
+    assert ran.stdout
+    assert ran.stderr == ""
+    assert ESCAPE not in ran.stdout
+    assert "\r" not in ran.stdout
+    assert "…" not in ran.stdout
+
+
+def test_a_terminal_sees_how_far_it_is_at_which_rate_and_how_long_it_will_take() -> None:
+    """And is left with the result alone: the line is wiped out at the end."""
+    seen = on_a_terminal(*LONG["variants"], COLUMNS="120", LINES="40")
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen)
+    assert re.search(r"\w+ … .*\d.* variants/s +\d+:\d\d", plain)
+    assert f"{ESCAPE}[2K" in seen
+    assert plain.rstrip().splitlines()[-1].startswith("spec variants: ")
+
+
+def test_no_color_leaves_colours_out_on_a_terminal_too() -> None:
+    """As no-color.org wants it; the line that moves is no colour."""
+    coloured = re.compile(r"\x1b\[[0-9;]*3[0-9][0-9;]*m")
+    arguments = ["impl", "fsck", "--probe", "."]
+    with_colours = on_a_terminal("spec", "check", "--machine", "barrier", COLUMNS="100")
+    assert coloured.search(with_colours)
+    without = on_a_terminal("spec", "check", "--machine", "barrier", COLUMNS="100", NO_COLOR="1")
+    assert not coloured.search(without)
+    assert not coloured.search(piped(*arguments).stdout)
+
+
+def completed(script: str, *words: str, cwd: Path = ROOT) -> list[str]:
+    """What bash offers for the last of these words, with the script loaded."""
+    program = (
+        f'{script}\nCOMP_WORDS=("$@")\nCOMP_CWORD=$(($# - 1))\n'
+        "eval \"$(complete -p python | sed -E 's/.*-F ([^ ]+) .*/\\1/')\"\nprintf '%s\\n' \"${COMPREPLY[@]}\""
+    )
+    ran = subprocess.run(
+        ["bash", "-c", program, "bash", *words], cwd=cwd, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    return sorted(filter(None, (line.strip() for line in ran.stdout.splitlines())))
+
+
+@pytest.fixture(scope="module")
+def scripts() -> dict[str, str]:
+    found = {}
+    for module in MODULES:
+        printed = piped(module, "--print-completion", "bash")
+        assert printed.returncode == 0, printed.stderr
+        found[module] = printed.stdout
+    return found
+
+
+def test_bash_completes_commands_options_and_values(scripts: dict[str, str], tmp_path: Path) -> None:
+    """In a real bash, for `python -m MODULE`; several modules beside each other."""
+    both = scripts["impl"] + scripts["spec"]
+    assert completed(both, "python", "-m", "impl", "") == ["demo", "fsck", "inspect", "watch"]
+    assert completed(both, "python", "-m", "impl", "fsck", "--p") == ["--probe"]
+    assert completed(both, "python", "-m", "spec", "ch") == ["check"]
+    assert completed(both, "python", "-m", "spec", "check", "--var") == ["--variant"]
+    assert completed(scripts["interleavings"], "python", "-m", "interleavings", "re") == ["replay"]
+    assert completed(scripts["cleancut"], "python", "-m", "cleancut", "c") == ["check"]
+    assert completed(scripts["proofs"], "python", "-m", "proofs", "--q") == ["--quick"]
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "a-file").touch()
+    assert completed(both, "python", "-m", "impl", "inspect", "", cwd=tmp_path) == ["checkpoints"]
+    (tmp_path / "trace.json").touch()
+    assert completed(scripts["interleavings"], "python", "-m", "interleavings", "replay", "tr", cwd=tmp_path) == [
+        "trace.json"
+    ]
+
+
+def test_bash_is_left_alone_for_other_programs(scripts: dict[str, str]) -> None:
+    """`python file.py` and modules of others complete as before."""
+    assert completed(scripts["impl"], "python", "-m", "http.server", "") == []
+    assert completed(scripts["impl"], "python", "READ") == []
+
+
+def test_completion_without_its_package_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, capsys: object) -> None:
+    """It is an extra; the line names it."""
+    assert isinstance(capsys, pytest.CaptureFixture)
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    with pytest.raises(SystemExit) as ended:
+        spec.terminal.Parser(prog="python -m spec", completes=True).parse_args(["--print-completion", "bash"])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert "install cleancut[completion]" in said
+    assert said.count("\n") == 1
