@@ -57,10 +57,17 @@ def digest_of(walk: Walk) -> bytes:
 
 
 def _walk_for(run: Run) -> Walk:
-    walk = Walk(run.loop.now, run.base_context, run.declared)
+    walk = walk_of(run)
     roots = _roots(run)
     walk.keep.append(roots)
     walk.stack.extend(roots[::-1])
+    return walk
+
+
+def walk_of(run: Run) -> Walk:
+    """Begin a reading of the state a run is in."""
+    walk = Walk(run.loop.now, run.base_context, run.declared)
+    walk.hashed = run.loop.hashed_futures > 0
     return walk
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .errors import Unwalkable
-from .fingerprint import digest_of, shared_roots, waiting_roots
+from .fingerprint import digest_of, shared_roots, waiting_roots, walk_of
 from .frames import frame_of
 from .identical import Identical, Naming
 from .loop import name_of
@@ -63,7 +63,7 @@ def canonical_options(options: dict[str, Target], naming: Naming) -> dict[str, t
 
 def _begun(run: Run, identical: Identical) -> tuple[list[ExplorerTask], Walk]:
     """Read what is shared and every other task; return the identical ones, and the reading so far."""
-    walk = Walk(run.loop.now, run.base_context, run.declared)
+    walk = walk_of(run)
     walk.naming = Naming(identical)
     living = run.living()
     tasks = dict.fromkeys([*living, *run.mains])
@@ -97,6 +97,7 @@ def _by_content(walk: Walk, tasks: list[ExplorerTask]) -> list[ExplorerTask]:
 def _content(walk: Walk, value: Any) -> bytes:
     """Return what an object is, seen from what has been read already; the reading itself does not go on."""
     aside = Walk(walk.now, walk.base, walk.declared)
+    aside.hashed = walk.hashed
     aside.memo = dict(walk.memo)
     assert walk.naming is not None
     aside.naming = walk.naming.copy()
@@ -152,7 +153,7 @@ def _told_apart(run: Run, task: ExplorerTask) -> str:
     identical = run.loop.identical
     assert identical is not None
     others = [other for other in run.living() if identical.place(run.loop.label_of(other)) is None]
-    walk = Walk(run.loop.now, run.base_context, run.declared)
+    walk = walk_of(run)
     walk.stack.extend([*shared_roots(run), *others][::-1])
     path = find_path(walk, task)
     return (

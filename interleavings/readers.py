@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextvars
+import ctypes
 import gc
 import types
 import warnings
@@ -74,13 +75,22 @@ def _defaultdict(walk: Walk, value: Any) -> None:
 
 
 def _set(walk: Walk, value: Any) -> None:
-    """Iteration order where hashes are stable; sorted where they are not; else it cannot be told apart."""
+    """Iteration order where hashes are stable; sorted where they are not; else it cannot be told apart.
+
+    How large the table is and how many members have left it decide in which order the next ones will stand.
+    """
     members = list(value)
+    walk.out.append(_layout(value))
     if not all(type(member) in _STABLE_HASH for member in members):
         members = _sorted_members(walk, members, value)
     walk.out.append((type(value).__qualname__,))
     walk.out.append(len(members))
     walk.stack.extend(members[::-1])
+
+
+def _layout(value: Any) -> tuple[int, int]:
+    """Return the size of a set's table and how many entries were ever used: members that have left count on in it."""
+    return value.__sizeof__(), ctypes.c_ssize_t.from_address(id(value) + object.__basicsize__).value
 
 
 def _sorted_members(walk: Walk, members: list[Any], whole: Any) -> list[Any]:
@@ -163,9 +173,16 @@ def _frame(walk: Walk, value: Any) -> None:
     walk.stack.extend(held)
 
 
+def _number_of(future: ExplorerFuture) -> int | None:
+    """Return the number by which sets go through futures; None for one that nobody has hashed."""
+    return future.number if hasattr(future, "number") else None
+
+
 def read_future(walk: Walk, value: Any) -> None:
     state = value._state
     walk.out.append(("future", state))
+    if walk.hashed and isinstance(value, ExplorerFuture):
+        walk.out.append(_number_of(value))
     attributes = attributes_of(value)
     if attributes:
         walk.stack.append(attributes)

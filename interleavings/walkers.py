@@ -23,7 +23,7 @@ _TUPLE = ("tuple",)
 class Walk:
     """One reading. `out` is the list of atoms, `stack` what is still to be read, last first."""
 
-    __slots__ = ("base", "declared", "keep", "memo", "naming", "now", "out", "stack")
+    __slots__ = ("base", "declared", "hashed", "keep", "memo", "naming", "now", "out", "stack")
 
     def __init__(self, now: float, base: dict[Any, Any], declared: bool) -> None:
         self.out: list[Any] = []
@@ -33,6 +33,7 @@ class Walk:
         self.now = now
         self.base = base
         self.declared = declared
+        self.hashed = False  # whether some future was hashed: then each has a number, by which sets go through them
         self.naming: Naming | None = None  # given when tasks are declared identical
 
     def run(self) -> None:
