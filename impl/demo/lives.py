@@ -63,10 +63,12 @@ def plan_kills(kills: int, seed: int, steps: int) -> list[Kill]:
     chance.shuffle(moments)
     # The last quarter is left alone, so that a kill does not come too late to meet a living process.
     last = steps * 3 // 4
-    return [
-        Kill(1 + number * last // max(kills, 1), moments[number], chance.uniform(0, LONGEST_DELAY))
-        for number in range(kills)
-    ]
+    plan = []
+    for number in range(kills):
+        share = range(1 + number * last // kills, 1 + (number + 1) * last // kills)
+        version = chance.choice(share) if share else share.start
+        plan.append(Kill(version, moments[number], chance.uniform(0, LONGEST_DELAY)))
+    return plan
 
 
 def live(command: Sequence[str], kill: Kill | None, watch: Callable[[Event], None] = lambda event: None) -> Death:
