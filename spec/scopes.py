@@ -191,6 +191,10 @@ MEDIUM: dict[str, dict[str, tuple[Scope, Pinned]]] = {
             BarrierScope(writers=3, rounds=2, checkpointers=2, cancellations=2, expiries=1, children=1),
             Pinned(1420135, 10906331, 30),
         ),
+        "leases": (
+            BarrierScope(writers=3, rounds=2, checkpointers=2, cancellations=1, expiries=1, leases=2),
+            Pinned(170956, 1050120, 26),
+        ),
     },
     "cut": {
         "features": (
@@ -250,6 +254,10 @@ LARGE: dict[str, dict[str, tuple[Scope, Pinned]]] = {
         "five_writers": (
             BarrierScope(writers=5, rounds=2, checkpointers=3, cancellations=1, expiries=1),
             Pinned(9309296, 65970453, 35),
+        ),
+        "leases": (
+            BarrierScope(writers=4, rounds=2, checkpointers=2, cancellations=1, expiries=1, leases=2),
+            Pinned(1962078, 14317566, 32),
         ),
     },
     "cut": {

@@ -56,6 +56,7 @@ FOREIGN = (
     ("impl/torchdata_loader.py", {"torchdata"}, ANYWHERE, "adapts StatefulDataLoader, an extra"),
     ("impl/transfer_queue.py", {"torch", "transfer_queue"}, ANYWHERE, "adapts TransferQueue, an extra"),
     ("impl/prometheus.py", {"prometheus_client"}, ANYWHERE, "adapts the Prometheus client, an extra"),
+    ("impl/ray/*", {"ray"}, ANYWHERE, "adapts the barrier to Ray, an extra; imported by its own name alone"),
     ("impl/store/*", {"torch", "safetensors"}, LAZILY, "tensors lie in safetensors files"),
     ("impl/demo*", {"torch", "rich"}, ANYWHERE, "trains a real policy and prints a table; nothing imports it"),
     ("interleavings/pytest_plugin.py", {"pytest"}, ANYWHERE, "adapts pytest; the explorer itself never imports it"),
