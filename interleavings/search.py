@@ -27,7 +27,7 @@ Progress: TypeAlias = Callable[[int, int, int, float], None]
 
 _KINDS = {"task-step": 0, "callback": 1, "timer": 2, "job": 3, "cancel": 4}
 _SHORTEST_CHAIN = 8
-_PROGRESS_EVERY = 500
+_PROGRESS_EVERY = 50
 SHARED = "does it use an object that was made outside of it and that an earlier run changed, or a set of objects?"
 
 

@@ -69,7 +69,7 @@ def this_machine() -> dict[str, Any]:
         "processor": processor,
         "cores": len(os.sched_getaffinity(0)),
         "memory": f"{memory / 2**30:.0f} GiB",
-        "system": f"{platform.system()} {platform.release()}",
+        "system": platform.system(),
         "Python": platform.python_version(),
         "load before": f"{os.getloadavg()[0]:.1f}",
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),

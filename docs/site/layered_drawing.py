@@ -14,8 +14,10 @@ from itertools import pairwise
 import networkx as nx
 
 LETTER, LINE, PADDING = 7.3, 16.0, 10.0
-BETWEEN_NODES, BETWEEN_LAYERS = 46.0, 74.0
+BETWEEN_NODES, BETWEEN_LAYERS = 26.0, 74.0
 SWEEPS = 12
+#: A wide drawing shrinks with the page down to this many pixels; below, it is scrolled.
+SMALLEST = 700.0
 Point = tuple[float, float]
 Box = tuple[float, float, float, float]
 
@@ -67,7 +69,8 @@ def drawing(title: str, nodes: Sequence[Node], edges: Sequence[Edge], rows: Mapp
     width, height = right - left, bottom - top
     return (
         f'<div class="drawn" role="img" aria-label="{escape(title)}" tabindex="0">'
-        f'<svg viewBox="{left:.0f} {top:.0f} {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" '
+        f'<svg viewBox="{left:.0f} {top:.0f} {width:.0f} {height:.0f}" width="{width:.0f}" '
+        f'style="min-width: {min(width, SMALLEST):.0f}px" '
         f'xmlns="http://www.w3.org/2000/svg"><title>{escape(title)}</title>'
         '<defs><marker id="arrow" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
         '<path d="M0 0 8 4 0 8z"/></marker></defs>'
@@ -166,7 +169,7 @@ def _curve(source: _Placed, target: _Placed, down: int, taken: Sequence[Box]) ->
         lift = min(34.0 + abs(target.x - source.x) * 0.06, 60.0)
         return start, (start[0] + sign * 20, start[1] - lift), (end[0] - sign * 20, end[1] - lift), end
     # Upwards, or over a layer: outside, past whatever lies between.
-    side = 1 if source.x + target.x >= 0 else -1
+    side = 1 if target.x + source.x / 4 >= 0 else -1
     start = (source.box[2] if side > 0 else source.box[0], source.y + (6 if down > 0 else -6))
     end = (target.box[2] if side > 0 else target.box[0], target.y + (-6 if down > 0 else 6))
     between = [

@@ -12,6 +12,7 @@ from functools import cache
 from html import escape
 from typing import Any
 
+import networkx as nx
 from layered_drawing import Edge, Node, drawing
 
 from spec.catalogue import MACHINES, scopes_named
@@ -26,7 +27,7 @@ SCOPES_OF_A_PROMPT = ("background", "borrow", "retries", "replay_free", "windowe
 #: Between them they have every action of the cut machine; a test compares.
 SCOPES_OF_A_MATRIX = (
     "one_pair", "retries", "spares", "borrow", "snapshots", "epochs", "failed_saves", "replay_free", "windowed_tight",
-    "weight_fifo_failures", "short_batch",
+    "weight_fifo_failures", "short_batch", "background",
 )  # fmt: skip
 CRASHES = ("crash_and_restore", "crash_and_restore_replay_free")
 
@@ -90,13 +91,19 @@ def life_of_a_prompt() -> str:
     nodes = [Node(name, tuple(name.split(", ")), "end" if name in ends else "") for name in names]
     drawn = [Edge(source, target, tuple(actions), "quiet" if target == "dropped" else "")
              for (source, target), actions in edges.items()]  # fmt: skip
-    distance = {"unread": 0}
-    while len(distance) < len(names):
-        for (source, target), _ in edges.items():
-            if source in distance and target not in distance:
-                distance[target] = distance[source] + 1
-    last = max(distance.values()) + 1
-    return drawing("The life of a prompt", nodes, drawn, {"dropped": last, "trained": last})
+    return drawing("The life of a prompt", nodes, drawn, _rows_of_a_life(edges))
+
+
+def _rows_of_a_life(edges: Mapping[tuple[str, str], object]) -> dict[str, int]:
+    """Each standing below all that lead to it; what is given up lies in the last row, whenever that happens."""
+    graph = nx.DiGraph(ways for ways in edges if ways[1] != "dropped")
+    while not nx.is_directed_acyclic_graph(graph):
+        # A way back, such as a retry: the last of the circle, seen from the beginning.
+        graph.remove_edge(*nx.find_cycle(graph, "unread")[-1])
+    rows: dict[str, int] = {}
+    for name in nx.topological_sort(graph):
+        rows[name] = max((rows[before] + 1 for before in graph.predecessors(name)), default=0)
+    return {**rows, "dropped": max(rows.values())}
 
 
 def after_a_crash() -> str:
@@ -134,7 +141,7 @@ def order_of_a_save() -> str:
     """The stages of a writer in the store machine, and what takes it from one to the next."""
     machine = MACHINES["store"]
     edges: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
-    for _, before, step in explored("store", "one_save"):
+    for _, before, step in explored("store", "failing_disk"):
         ways = tuple(called(machine, "stage", state.stage[0]) for state in (before, step.state))
         if ways[0] != ways[1] and step.action.name != "crash":
             edges[ways[0], ways[1]].add((step.action.name, step.action.kind))

@@ -142,7 +142,7 @@ def _print_checkpoints(found: Survey, console: Console) -> None:
     if not found.checkpoints:
         return
     there = frozenset(each.name for each in found.checkpoints)
-    about, owners = Table(box=SIMPLE), Table(box=SIMPLE)
+    about, owners = Table(box=SIMPLE), Table(box=SIMPLE, padding=0)  # nine columns, and often eighty characters
     for table in (about, owners):
         table.add_column("checkpoint", no_wrap=True)
     for heading in ("state", "kind", "age", "size", "parent"):
