@@ -131,14 +131,21 @@ def _machines(spec: Any, pages: Pages) -> list[str]:
             )
             for s in machine["scopes"]
         ]
-        why = f" {escape(machine['why'])}" if machine["why"] else ""
+        why = f"<p>{escape(machine['why'])}</p>" if machine["why"] else ""
         trace = f" {_trace(machine['counterexample'], pages)}" if machine.get("counterexample") else ""
-        parts.append(f"<h3>{escape(machine['machine'])} {_verdict(machine['verdict'])}{trace}</h3><p>{why}</p>")
+        parts.append(f"<h3>{escape(machine['machine'])} {_verdict(machine['verdict'])}{trace}</h3>{why}")
         headings = ("scope", "verdict", "complete", "states", "transitions", "depth")
         parts.append(_table(headings, rows, frozenset({3, 4, 5})))
-        claims = ", ".join(f"{_code(n)} {_verdict(v)}" for n, v in machine["properties"].items())
-        parts.append(f"<p>Properties: {claims}.</p>")
+        parts += _claims(machine["properties"])
     return parts
+
+
+def _claims(properties: Mapping[str, str]) -> list[str]:
+    """Those that hold in one line; each other one with its verdict."""
+    holding = ", ".join(_code(name) for name, verdict in properties.items() if verdict == "holds")
+    others = ", ".join(f"{_code(name)} {_verdict(v)}" for name, v in properties.items() if v != "holds")
+    lines = [f"<p>Not holding: {others}.</p>"] if others else []
+    return [*lines, f'<p><span class="badge holds">hold</span> {holding}.</p>'] if holding else lines
 
 
 def _variants(variants: Any, pages: Pages) -> list[str]:

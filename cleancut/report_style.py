@@ -27,17 +27,21 @@ nav ul, .cards { display: flex; flex-wrap: wrap; gap: .3rem 1.1rem; list-style: 
 .badge.inconclusive, .badge.bounded { color: var(--open); background: var(--open-paper); font-weight: 600; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; }
 th { color: var(--soft); font-weight: 500; font-size: .87rem; vertical-align: bottom; }
-th, td { text-align: left; padding: .32rem .7rem .32rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
+th, td { text-align: left; padding: .32rem .7rem .32rem 0; border-bottom: 1px solid var(--line); vertical-align: top;
+  }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 code { font-family: ui-monospace, monospace; font-size: .9em; } tr.zero td { background: var(--open-paper); }
 details { margin: .5rem 0; } summary { cursor: pointer; color: var(--link); }
 ul.plain { padding-left: 1.2rem; max-width: 62rem; }
 @media (max-width: 44rem) { table.stack, .stack tbody, .stack tr, .stack td { display: block; } .stack tr.head {
-  display: none; } .stack td { border: 0; padding: .05rem 0; text-align: left !important; white-space: normal
-  !important; } .stack tr { border-bottom: 1px solid var(--line); padding: .45rem 0; } .stack td[data-name]::before {
+  display: none; } .stack td { border: 0; padding: .05rem 0; display: inline-block; margin-right: .9rem; text-align:
+  left !important; white-space: normal
+  !important; } .stack tr { border-bottom: 1px solid var(--line); padding: .45rem 0; } .stack td:first-child {
+  display: block; } .stack td[data-name]::before {
   content: attr(data-name) ": "; color: var(--soft); font-size: .87rem; } .stack td:empty { display: none; } }
 @media (min-width: 100rem) { body { max-width: 90rem; font-size: 16px; } }
-@media print { :root { --paper: #fff; --ink: #000; --soft: #444; --line: #bbb; --card: #fff; --good: #060; --bad: #a00;
+@media print { :root { --paper: #fff; --ink: #000; --soft: #444; --line: #bbb; --card: #fff; --good: #060; --bad:
+  #a00;
   --open: #640; --link: #000; } nav { display: none; } body { max-width: none; font-size: 10pt; } tr { break-inside:
   avoid; } details > * { display: block; } }
 """
