@@ -9,7 +9,7 @@ STYLE = """
   --open-paper: #322a10; --link: #8ab4f8; } }
 * { box-sizing: border-box; }
 body { font: 15px/1.5 system-ui, sans-serif; background: var(--paper); color: var(--ink); max-width: 76rem;
-  margin: 0 auto; padding: 1rem clamp(.75rem, 3vw, 2.5rem) 4rem; overflow-wrap: break-word; }
+  margin: 0 auto; padding: 1rem clamp(.75rem, 3vw, 2.5rem) 4rem; overflow-wrap: anywhere; }
 h1 { font-size: clamp(1.3rem, 3vw, 1.7rem); margin: .5rem 0 .3rem; }
 h2 { font-size: 1.15rem; margin: 2.4rem 0 .5rem; scroll-margin-top: 1rem; }
 h3 { font-size: 1rem; margin: 1.4rem 0 .3rem; } a { color: var(--link); }
@@ -29,7 +29,7 @@ nav ul, .cards { display: flex; flex-wrap: wrap; gap: .3rem 1.1rem; list-style: 
 th { color: var(--soft); font-weight: 500; font-size: .87rem; vertical-align: bottom; }
 th, td { text-align: left; padding: .32rem .7rem .32rem 0; border-bottom: 1px solid var(--line); vertical-align: top;
   }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+td.n, th.n { text-align: right; padding-right: 1.6rem; font-variant-numeric: tabular-nums; white-space: nowrap; }
 code { font-family: ui-monospace, monospace; font-size: .9em; } tr.zero td { background: var(--open-paper); }
 details { margin: .5rem 0; } summary { cursor: pointer; color: var(--link); }
 ul.plain { padding-left: 1.2rem; max-width: 62rem; }
