@@ -20,6 +20,8 @@ VERBS = {
     "job": "job completes",
 }
 LOOP = "event loop"
+#: So many lines about a failure stand at the head of the page; more of them at its end.
+FEW_DETAILS = 8
 
 Source = Callable[[str], str]
 
@@ -49,15 +51,17 @@ def page_of(trace: Trace, steps: Sequence[PageStep], **more: Any) -> Page:
         *([("budgets", budgets)] if budgets else []),
         *([("Python", trace.python)] if trace.python else []),
     ]
+    details = [(name, _lines(value)) for name, value in failure.details.items()]
+    few = sum(len(lines) for _, lines in details) <= FEW_DETAILS
     return Page(
         title=f"{program}: {failure.property or failure.kind}",
         subtitle="A schedule of the real coroutines, found by the explorer",
         broken=failure.property or failure.kind,
         sentence=failure.message or str(failure),
-        concerned=(),
+        concerned=[f"{name}: {'; '.join(lines)}" for name, lines in details] if few else (),
         facts=facts,
         steps=steps,
-        details=[(name, _lines(value)) for name, value in failure.details.items()],
+        details=() if few else details,
         **more,
     )
 

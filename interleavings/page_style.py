@@ -13,7 +13,7 @@ STYLE = """
   --work-paper: #192840; --done: #9aa4ae; --done-paper: #242930; --spare: #c9a6f0; --spare-paper: #2a2036; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 84rem; padding: 1rem clamp(.75rem, 3vw, 2.5rem) 4rem; background: var(--paper);
-  color: var(--ink); font: 15px/1.5 system-ui, sans-serif; overflow-wrap: break-word; }
+  color: var(--ink); font: 15px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
 code, pre, kbd, .where { font-family: ui-monospace, monospace; font-size: .92em; }
 h1 { font-size: clamp(1.25rem, 3vw, 1.7rem); line-height: 1.25; margin: 0 0 1rem; }
 h2 { font-size: 1.05rem; margin: 0 0 .35rem; } h3 { font-size: 1rem; margin: 0; }
@@ -39,7 +39,8 @@ ol { list-style: none; margin: 0; padding: 0; }
   padding: .45rem 0; align-items: end; }
 .rails { display: grid; grid-template-columns: repeat(var(--lanes), var(--lane)); }
 .head { text-align: center; font-size: .74rem; line-height: 1.2; min-width: 0; overflow-wrap: normal; }
-.head b { display: block; color: var(--soft); } .head i { font-style: normal; }
+.head b { display: block; color: var(--soft); }
+.head i { font-style: normal; display: block; overflow: hidden; text-overflow: ellipsis; max-height: 9rem; }
 .many .head { display: flex; flex-direction: column; align-items: center; justify-content: flex-end; gap: .2rem; }
 .many .head b { order: 2; } .many .head i { writing-mode: vertical-rl; transform: rotate(180deg); white-space: nowrap;
   }
@@ -87,7 +88,7 @@ pre { margin: .3rem 0; padding: .35rem .6rem; background: var(--card); border-ra
 .band-asked { box-shadow: inset 4px 0 var(--asked-paper); }
 .mark { display: inline-block; color: var(--cut); border: 1px solid var(--cut); border-radius: 1rem; padding: 0 .6rem;
   font-size: .78rem; margin-bottom: .3rem; } .mark.end { margin: .45rem 0 0; border-style: dashed; }
-.line { display: flex; flex-wrap: wrap; justify-content: space-between; gap: 0 1rem; }
+.line h3 { min-width: 0; } .line { display: flex; flex-wrap: wrap; justify-content: space-between; gap: 0 1rem; }
 details { color: var(--soft); font-size: .82rem; } summary { cursor: pointer; } details[open] { flex-basis: 100%; }
 details p { margin: .2rem 0; max-width: 48rem; white-space: pre-line; font-size: .9rem; }
 .broken { background: var(--bad-paper); box-shadow: inset 4px 0 var(--bad); border-bottom: 2px solid var(--bad); }

@@ -36,7 +36,11 @@ def spin_is_missing() -> str | None:
 
 def chromium_is_missing() -> str | None:
     names = ("chromium", "chromium-browser", "google-chrome")
-    return None if any(map(shutil.which, names)) else f"none of {', '.join(names)} on PATH"
+    if not any(map(shutil.which, names)):
+        return f"none of {', '.join(names)} on PATH"
+    if shutil.which("chromedriver") is None:
+        return "no `chromedriver` on PATH"
+    return None if importlib.util.find_spec("selenium") else "selenium is not installed"
 
 
 def other_python_is_missing() -> str | None:
