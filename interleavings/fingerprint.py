@@ -38,7 +38,7 @@ def fingerprint(run: Run) -> bytes:
 
 
 def _walk_for(run: Run) -> Walk:
-    walk = Walk(run.loop.now, run.base_context, run.declared)
+    walk = Walk(run.loop.now, run.base_context, run.declared, run.subject.horizon)
     roots = _roots(run)
     walk.keep.append(roots)
     walk.stack.extend(roots[::-1])

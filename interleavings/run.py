@@ -74,6 +74,7 @@ class Run:
             raise
         finally:
             fence.loop = None
+        self.loop.relative = self.subject.horizon is not None
         self.state = self.subject.state or state
         self.invariant = self.subject.invariant or invariant
         self.declared = self.state is not None

@@ -22,9 +22,9 @@ _TUPLE = ("tuple",)
 class Walk:
     """One reading. `out` is the list of atoms, `stack` what is still to be read, last first."""
 
-    __slots__ = ("base", "declared", "keep", "memo", "now", "out", "stack")
+    __slots__ = ("base", "declared", "horizon", "keep", "memo", "now", "out", "stack")
 
-    def __init__(self, now: float, base: dict[Any, Any], declared: bool) -> None:
+    def __init__(self, now: float, base: dict[Any, Any], declared: bool, horizon: float | None = None) -> None:
         self.out: list[Any] = []
         self.stack: list[Any] = []
         self.memo: dict[int, int] = {}
@@ -32,6 +32,7 @@ class Walk:
         self.now = now
         self.base = base
         self.declared = declared
+        self.horizon = horizon
 
     def run(self) -> None:
         """Read everything on the stack."""
