@@ -137,7 +137,11 @@ def _check_one(scenario: Any, chosen: argparse.Namespace, console: Console) -> t
     coverage = Coverage()
     with console.status(f"{scenario.name} …"):
         result = explore(
-            scenario.program(coverage), cancels=cancels, prune=not chosen.no_prune, max_seconds=chosen.max_seconds
+            scenario.program(coverage),
+            cancels=cancels,
+            timers=scenario.timers,
+            prune=not chosen.no_prune,
+            max_seconds=chosen.max_seconds,
         )
     drift = _drift(scenario, result, cancels, chosen)
     verdict = "inconclusive" if drift else result.verdict
