@@ -143,6 +143,7 @@ def _check_one(scenario: Any, chosen: argparse.Namespace, console: Console) -> t
         result = explore(
             program,
             cancels=cancels,
+            timers=scenario.timers,
             prune=not chosen.no_prune,
             max_seconds=chosen.max_seconds,
             workers=chosen.workers,

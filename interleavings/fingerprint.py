@@ -66,7 +66,7 @@ def _walk_for(run: Run) -> Walk:
 
 def walk_of(run: Run) -> Walk:
     """Begin a reading of the state a run is in."""
-    walk = Walk(run.loop.now, run.base_context, run.declared)
+    walk = Walk(run.loop.now, run.base_context, run.declared, run.subject.horizon)
     walk.hashed = run.loop.hashed_futures > 0
     return walk
 

@@ -80,7 +80,7 @@ def _read(walk: Walk, roots: list[Any]) -> None:
     try:
         walk.run()
     except Unwalkable as error:
-        again = Walk(walk.now, walk.base, walk.declared)
+        again = Walk(walk.now, walk.base, walk.declared, walk.horizon)
         again.stack.extend(roots[::-1])
         path = find_path(again, error.subject)
         raise Unwalkable(error.subject, f"{error.reason}: {describe(error.subject)}, reached by {path}") from None
@@ -96,7 +96,7 @@ def _by_content(walk: Walk, tasks: list[ExplorerTask]) -> list[ExplorerTask]:
 
 def _content(walk: Walk, value: Any) -> bytes:
     """Return what an object is, seen from what has been read already; the reading itself does not go on."""
-    aside = Walk(walk.now, walk.base, walk.declared)
+    aside = Walk(walk.now, walk.base, walk.declared, walk.horizon)
     aside.hashed = walk.hashed
     aside.memo = dict(walk.memo)
     assert walk.naming is not None

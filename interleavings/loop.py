@@ -15,6 +15,7 @@ from typing import Any
 
 from .errors import ExplorerUsageError
 from .identical import Identical
+from .moments import Moment, plain
 from .refusals import RefusingLoop, calling_module
 from .tasks import (
     EAGER_FACTORY,
@@ -111,6 +112,7 @@ class ExplorerLoop(RefusingLoop, asyncio.AbstractEventLoop):
         self.generators: list[weakref.ref[Any]] = []
         self.now = 0.0
         self.clock_read = False
+        self.relative = False  # the program was declared to look at distances of time alone
         self.random_seeded = False
         self.hashed_futures = 0
         self.identical: Identical | None = None
@@ -122,6 +124,8 @@ class ExplorerLoop(RefusingLoop, asyncio.AbstractEventLoop):
     # -- what asyncio asks of a loop ---------------------------------------------------------------------------------
     def time(self) -> float:
         """Return the virtual time. A program that reads it makes absolute time a part of its state."""
+        if self.relative:
+            return Moment(self.now)
         caller = calling_module(1)
         if caller != "asyncio.timeouts":  # a Timeout's own deadline is followed relative to now
             self.clock_read = True
@@ -169,7 +173,7 @@ class ExplorerLoop(RefusingLoop, asyncio.AbstractEventLoop):
     ) -> asyncio.TimerHandle:
         if when is None:
             raise TypeError("when cannot be None")
-        timer = ExplorerTimer(when, callback, args, self, context, self.current_label())
+        timer = ExplorerTimer(plain(when), callback, args, self, context, self.current_label())
         if not self.closing:
             self.timers.append(timer)
         return timer

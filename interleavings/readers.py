@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from .errors import Unwalkable
 from .frames import read_frame
 from .loop import ExplorerHandle, ExplorerLoop, ExplorerTimer, Job
+from .moments import Moment, plain
 from .tasks import STEP_WRAPPER, ExplorerFuture, ExplorerTask, attributes_of
 
 if TYPE_CHECKING:
@@ -261,10 +262,17 @@ def _timeout(walk: Walk, value: Any) -> None:
     for name in sorted(value.__dict__):
         held = value.__dict__[name]
         if name == "_when" and held is not None:
-            held = held - walk.now
+            held = plain(held) - walk.now
         walk.stack.append(held)
         walk.stack.append(name)
     walk.out.append(len(value.__dict__))
+
+
+def _moment(walk: Walk, value: Moment) -> None:
+    """A moment by its age. Not numbered: whether two equal ones are one object says nothing."""
+    del walk.memo[id(value)]
+    age = walk.now - plain(value)
+    walk.out.append(("moment", "old" if walk.horizon is not None and age > walk.horizon else age))
 
 
 def _job(walk: Walk, value: Job) -> None:
@@ -341,6 +349,7 @@ BUILT_IN: dict[type, Handler] = {
     ExplorerHandle: read_handle,
     ExplorerTimer: read_timer,
     Job: _job,
+    Moment: _moment,
     BaseException: read_exception,
     weakref.ref: read_weak,
     ExplorerLoop: constant(("loop",)),

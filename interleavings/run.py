@@ -78,6 +78,7 @@ class Run:
             fence.loop = None
         declared = self.subject.identical
         self.loop.identical = rules.identical or (identical_from(declared) if declared else None)
+        self.loop.relative = self.subject.horizon is not None
         self.state = self.subject.state or state
         self.invariant = self.subject.invariant or invariant
         self.declared = self.state is not None

@@ -27,10 +27,16 @@ from interleavings.subject import fresh_subject
 def searched(name: str, **options: object) -> Result:
     """One search of a scenario with its own budgets."""
     scenario = scenario_named(name)
-    return explore(scenario.program(Coverage()), **{"cancels": scenario.cancels, **options})  # type: ignore[arg-type]
+    settings = {"cancels": scenario.cancels, "timers": scenario.timers, **options}
+    return explore(scenario.program(Coverage()), **settings)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+def by_length(name: str) -> object:
+    """The scenario as a parameter; those that `make check` leaves to larger scopes are slow."""
+    return pytest.param(name, marks=() if scenario_named(name).quick else pytest.mark.slow)
+
+
+@pytest.mark.parametrize("name", map(by_length, SCENARIOS))
 def test_a_scenario_holds_in_every_schedule_with_the_pinned_counts(name: str) -> None:
     """Complete, no schedule fails, and nobody changed the program without noticing."""
     scenario = scenario_named(name)

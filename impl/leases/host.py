@@ -229,8 +229,8 @@ class LeaseHost:
         except OSError as silence:  # TimeoutError is one
             raise GuardUnreachable(
                 f"a part that checks the tokens of barrier {self.barrier.name!r} did not answer "
-                f"({str(silence) or 'in time'}): it could still take a write of a section that is over, so no cut opens. "
-                f"Look for its process; the limit is guard_timeout, {self._guard_timeout:g} s."
+                f"({str(silence) or 'in time'}): it could still take a write of a section that is over, so no cut "
+                f"opens. Look for its process; the limit is guard_timeout, {self._guard_timeout:g} s."
             ) from silence
         newest = max(answer.epoch for answer in answers)
         if newest > order.epoch:
