@@ -46,7 +46,7 @@ prove: setup ## discharge every proof obligation
 	@$(python) -m proofs
 
 docs: setup ## build the site into build/site, warnings as errors, without the network
-	@NO_MKDOCS_2_WARNING=1 $(python) -m mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(python) -m mkdocs build
 
 example: ## not built yet
 	@echo 'example: not built yet' >&2; exit 2

@@ -186,12 +186,10 @@ class _Loaded(HTMLParser):
             self.loaded.append(given.get("href") or "")
 
 
-@pytest.mark.slow
-def test_the_site_builds_without_warnings_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
-    """The build as `make docs` runs it, and every page read for what a browser would fetch."""
-    built = tmp_path / "site"
-    ran = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(built)],
+def built(config: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Build as `make docs` does."""
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "-f", str(config), "--site-dir", str(folder)],
         cwd=ROOT,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
@@ -199,17 +197,40 @@ def test_the_site_builds_without_warnings_and_loads_nothing_from_elsewhere(tmp_p
         timeout=280,
         check=False,
     )
+
+
+@pytest.mark.parametrize(
+    ("link", "status"), [("../examples/adopt_controller.py", 0), ("no-such-page.md", 1), ("../no/such/file.md", 1)]
+)
+def test_a_link_to_nothing_ends_the_build(link: str, status: int, tmp_path: Path) -> None:
+    """With the settings and hooks of the site, on one page: a warning is an error."""
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "index.md").write_text(f"# Home\n\n[there]({link})\n", encoding="utf-8")
+    config = tmp_path / "mkdocs.yml"
+    settings = ["docs_dir: pages", "nav: [index.md]", "extra_css: []", "plugins: []", f"hooks: ['{SITE}/hooks.py']"]
+    config.write_text("\n".join([f"INHERIT: '{ROOT}/mkdocs.yml'", *settings]), encoding="utf-8")
+    ran = built(config, tmp_path / "site")
+    assert ran.returncode == status, ran.stderr
+    assert (link in ran.stderr) == bool(status)
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_warnings_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    """The build as `make docs` runs it, and every page read for what a browser would fetch."""
+    site = tmp_path / "site"
+    ran = built(ROOT / "mkdocs.yml", site)
     assert ran.returncode == 0, ran.stderr
-    assert "WARNING" not in ran.stderr
-    pages = sorted(built.rglob("*.html"))
+    assert ran.stderr == ""
+    assert ran.stdout.splitlines()[-1].startswith("docs: ")
+    pages = sorted(site.rglob("*.html"))
     assert len(pages) > 20
     for page in pages:
         loaded = _Loaded()
         loaded.feed(page.read_text(encoding="utf-8"))
         assert loaded.loaded
         assert [source for source in loaded.loaded if "//" in source] == [], page
-    assert "<svg" in (built / "protocol.html").read_text(encoding="utf-8")
-    styles = "".join(path.read_text(encoding="utf-8") for path in built.rglob("*.css"))
+    assert "<svg" in (site / "protocol.html").read_text(encoding="utf-8")
+    styles = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.css"))
     assert "fonts.googleapis" not in styles
-    reference = (built / "api" / "library.html").read_text(encoding="utf-8")
+    reference = (site / "api" / "library.html").read_text(encoding="utf-8")
     assert [name for name in ("CheckpointBarrier", "ReplayBuffer", "DrainTimeout") if name not in reference] == []

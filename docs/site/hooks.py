@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import posixpath
 import re
@@ -86,6 +87,13 @@ def rewritten(text: str, page: str, here: str) -> str:
         pieces += [LINK.sub(lead, text[end : code.start()]), code[0]]
         end = code.end()
     return "".join([*pieces, LINK.sub(lead, text[end:])])
+
+
+def on_startup(**_: Any) -> None:
+    """Keep the terminal to warnings. Not by `--quiet`: with that mkdocs counts none, and none would be an error."""
+    for handler in logging.getLogger("mkdocs").handlers:
+        if isinstance(handler, logging.StreamHandler):
+            handler.setLevel(logging.WARNING)
 
 
 def on_files(files: Any, config: Any) -> Any:
