@@ -45,7 +45,8 @@ class Browser:
 
     def console(self) -> list[str]:
         """What the console said since the last call."""
-        return [f"{entry['level']}: {entry['message']}" for entry in self._driver.get_log("browser")]
+        entries = self._driver.get_log("browser")  # type: ignore[no-untyped-call]
+        return [f"{entry['level']}: {entry['message']}" for entry in entries]
 
 
 @contextmanager
