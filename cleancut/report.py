@@ -188,10 +188,12 @@ def _interleavings(scenarios: Any, pages: Pages) -> list[str]:
         for s in scenarios
     ]
     headings = ("scenario", "verdict", "complete", "states", "schedules", "cancellations", "claims", "trace")
+    # Only a scenario that fails has a trace.
+    shown = len(headings) if any(row[-1] for row in rows) else len(headings) - 1
     return [
         _heading("interleavings"),
         "<p>Every schedule of the library's own tasks, each step followed by a machine where one speaks of it.</p>",
-        _table(headings, rows, frozenset({3, 4, 5})),
+        _table(headings[:shown], [row[:shown] for row in rows], frozenset({3, 4, 5})),
     ]
 
 
@@ -215,7 +217,7 @@ def _coverage(scenarios: Any) -> list[str]:
     never = ", ".join(_code(ordered[number]) for number in sorted(zero)) or "none"
     return [
         _heading("coverage"),
-        f"<p>Machine actions that no step of the real coroutines took: {never}.</p>",
+        f"<p>Machine actions that no step of the real coroutines took in these scenarios: {never}.</p>",
         f"<details><summary>All {len(rows)} actions, by how often a step took them</summary>"
         f"{_table(('action', 'steps', 'scenarios'), rows, frozenset({1}), zero)}</details>",
         f"<details><summary>{len(kinds)} kinds of events that move nothing in the machine, each with its reason"

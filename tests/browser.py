@@ -45,7 +45,7 @@ class Browser:
 
     def console(self) -> list[str]:
         """What the console said since the last call."""
-        entries: list[dict[str, str]] = self._driver.get_log("browser")  # type: ignore[no-untyped-call]
+        entries = self._driver.get_log("browser")  # type: ignore[no-untyped-call]
         return [f"{entry['level']}: {entry['message']}" for entry in entries]
 
 

@@ -184,7 +184,7 @@ def fifo_trace_of(name: str) -> Trace:
     coverage = Coverage()
     steps: list[Step] = []
     with Fence(()) as fence, paused_collection():
-        setting = Setting(scenario.program(coverage), Rules(), fence, None, None)
+        setting = Setting(scenario.program(coverage), Rules(cancels=0, timers="idle"), fence, None, None)
         with setting.start() as run:
             _, options = look(run)
             while coverage.stutters[DURABLE_LATER] == 0:
