@@ -48,5 +48,6 @@ prove: setup ## discharge every proof obligation
 docs: ## not built yet
 	@echo 'docs: not built yet' >&2; exit 2
 
-example: ## not built yet
-	@echo 'example: not built yet' >&2; exit 2
+example: setup ## a real run: trains, is killed three times, resumes; figures and account in build/example
+	@rm -rf build/example
+	@$(python) -m examples.grpo --directory build/example $(ARGS)
