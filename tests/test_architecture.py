@@ -58,7 +58,7 @@ FOREIGN = (
     ("impl/prometheus.py", {"prometheus_client"}, ANYWHERE, "adapts the Prometheus client, an extra"),
     ("impl/ray/*", {"ray"}, ANYWHERE, "adapts the barrier to Ray, an extra; imported by its own name alone"),
     ("impl/store/*", {"torch", "safetensors"}, LAZILY, "tensors lie in safetensors files"),
-    ("impl/demo*", {"torch", "rich"}, ANYWHERE, "trains a real policy and prints a table; nothing imports it"),
+    ("impl/demo*", {"torch", "rich"}, ANYWHERE, "trains a real policy and prints a table; examples/grpo shares parts"),
     ("interleavings/pytest_plugin.py", {"pytest"}, ANYWHERE, "adapts pytest; the explorer itself never imports it"),
     ("interleavings/scenarios/*", {"torch"}, LAZILY, "the programs explored commit real tensors"),
     ("interleavings/conformance*", {"torch"}, LAZILY, "the runs driven commit real tensors"),
@@ -251,6 +251,18 @@ def test_the_library_logs_under_its_name_and_never_prints() -> None:
     """What a library prints, a program can neither silence nor send elsewhere."""
     assert prints(ROOT) == []
     assert foreign_loggers(ROOT) == []
+
+
+def test_examples_are_programs_on_the_library_alone() -> None:
+    """They show what a user writes: no part of them may need the machines or the explorer, nor be longer than ours."""
+    found = sorted((ROOT / "examples").rglob("*.py"))
+    assert len(found) > 10
+    for path in found:
+        name = path.relative_to(ROOT).as_posix()
+        assert len(path.read_text().splitlines()) <= LONGEST_FILE, name
+        foreign = {imported.top for imported in imports_of(name, path)} - sys.stdlib_module_names
+        plots = {"matplotlib"} if name == "examples/grpo/figures.py" else set()
+        assert foreign <= {"impl", "examples", "torch", "torchdata", "rich"} | plots, name
 
 
 def test_import_impl_loads_no_heavy_package() -> None:

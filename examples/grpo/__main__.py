@@ -102,8 +102,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run_example(setting, directory, chosen.kills, least_gain, Console())
     except OSError as fault:
         return _refuse(f"{directory} cannot be used: {fault}")
-    except KeyboardInterrupt:
-        print("interrupted; nothing was checked", file=sys.stderr)
+    except KeyboardInterrupt as interruption:
+        print(interruption.args[0] if interruption.args else "interrupted", file=sys.stderr)
         return INTERRUPTED
 
 

@@ -110,9 +110,9 @@ def kills_and_resumptions(outcome: Outcome, deaths: Sequence[Death], planned: in
     again = sum(len(life.steps) for life in outcome.lives) - len(outcome.steps)
     # Only before the first checkpoint may a life begin from nothing.
     in_order = [life.checkpoint is not None for life in outcome.lives] == [False] * fresh + [True] * len(resumed)
-    found = f"{killed} kills, {len(resumed)} lives resumed, {again} steps done again"
+    found = f"{killed} of {planned} killed, {len(resumed)} resumed from a checkpoint, {again} steps done again"
     holds = killed == planned and len(deaths) == len(outcome.lives) == planned + 1 and in_order
-    return _check(f"{planned} lives end with SIGKILL, and the next takes over", holds, found)
+    return _check("each kill meets a living run, and the next life takes over", holds, found)
 
 
 def ages_within_bounds(setting: Setting, outcome: Outcome) -> Check:

@@ -60,7 +60,7 @@ def _reward(outcome: Outcome, axes: Axes) -> str:
             later.resumed_at, died_at, color=_RED, alpha=0.12, linewidth=0,
             label="done again by the next life" if number == 0 else None,
         )  # fmt: skip
-    axes.set(xlabel="train step", ylabel="reward, share of sums", ylim=(0, 1.02), xlim=(0, len(steps)))
+    axes.set(xlabel="train step", ylabel="reward; share of sums", ylim=(0, 1.02), xlim=(0, len(steps)))
     return "Mean reward of a train step"
 
 

@@ -15,8 +15,18 @@ from typing import Any
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
+from rich.text import Text
 
 from impl.demo.lives import Death, Event, LifeFailed, live, plan_kills
 from impl.demo.parent import account
@@ -67,44 +77,75 @@ def live_through(setting: Setting, directory: Path, kills: int, console: Console
     command = ["-m", f"{__package__}.life", str(directory)]
     with _progress(setting, kills, console) as follow:
         for number, kill in enumerate([*plan_kills(kills, setting.seed, setting.steps), None], 1):
-            deaths.append(live(command, kill, lambda event, life=number: follow(life, event)))  # type: ignore[misc]
+            follow.begin(number)
+            deaths.append(live(command, kill, follow))
             if deaths[-1].kill is None:
                 break
     return deaths
 
 
 class _Follower:
-    """Moves the bar of a terminal as a life tells its events; does nothing elsewhere."""
+    """Knows how far the run has come, from the events that its lives tell; moves the bar of a terminal."""
 
     def __init__(self, progress: Progress | None, setting: Setting, kills: int) -> None:
         self._progress = progress
-        self._lives = kills + 1
+        self._lives, self._steps = kills + 1, setting.steps
+        self._life = 1
+        self._version = 0
         self._reward = 0.0
         self._task = None if progress is None else progress.add_task("", total=setting.steps, reward="", life="starts")
 
-    def __call__(self, life: int, event: Event) -> None:
+    def begin(self, life: int) -> None:
+        """The process of a life is started; it says nothing for some seconds."""
+        self._life = life
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, life=f"life {life} of {self._lives} starts")
+
+    def __str__(self) -> str:
+        return f"life {self._life} of {self._lives}, at step {self._version} of {self._steps}"
+
+    def __call__(self, event: Event) -> None:
+        self._version = event["version"] or 0
         if event["event"] == "reward":
             self._reward = event["reward"]
         if self._progress is not None and self._task is not None and event["event"] in ("reward", "restore", "claim"):
-            said = f"life {life} of {self._lives}"
+            said = f"life {self._life} of {self._lives}"
             # A life that resumes goes back to the step of its checkpoint, and so does the bar.
-            self._progress.update(
-                self._task, completed=event["version"] or 0, life=said, reward=f"reward {self._reward:.2f}"
-            )
+            self._progress.update(self._task, completed=self._version, life=said, reward=f"reward {self._reward:.2f}")
+
+
+class _Rate(ProgressColumn):
+    """Steps a second, lately."""
+
+    def render(self, task: Task) -> Text:
+        """Nothing is known before the second step."""
+        return Text(f"{task.speed:.1f}/s," if task.speed else "–/s,")
 
 
 @contextmanager
 def _progress(setting: Setting, kills: int, console: Console) -> Iterator[_Follower]:
     if not console.is_terminal:
-        yield _Follower(None, setting, kills)
+        with _said_if_interrupted(follower := _Follower(None, setting, kills)):
+            yield follower
         return
     columns = (
         TextColumn("{task.fields[life]}"), BarColumn(bar_width=None), MofNCompleteColumn(), TextColumn("steps,"),
-        TextColumn("{task.speed:.0f}/s"), TimeElapsedColumn(), TextColumn("gone,"), TimeRemainingColumn(),
-        TextColumn("left  {task.fields[reward]}"),
+        _Rate(), TimeElapsedColumn(), TextColumn("gone,"), TimeRemainingColumn(), TextColumn("left"),
+        TextColumn("{task.fields[reward]}"),
     )  # fmt: skip
-    with Progress(*columns, console=console, transient=True, expand=True) as progress:
-        yield _Follower(progress, setting, kills)
+    with (
+        Progress(*columns, console=console, transient=True, expand=True) as progress,
+        _said_if_interrupted(follower := _Follower(progress, setting, kills)),
+    ):
+        yield follower
+
+
+@contextmanager
+def _said_if_interrupted(follower: _Follower) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt as interruption:
+        raise KeyboardInterrupt(f"interrupted in {follower}; nothing was checked") from interruption
 
 
 def _title(setting: Setting, kills: int) -> str:
@@ -163,7 +204,7 @@ def show(
     figures = figures_of(outcome)
     saves = figures["saves"]
     console.print(f"{figures['steps']} train steps, {figures['done_again']} more done again", highlight=False)
-    durations = Table(f"{saves.get('full', 0)} full saves, {saves.get('rollout', 0)} snapshots", box=SIMPLE)
+    durations = Table(f"saves: {saves.get('full', 0)} full, {saves.get('rollout', 0)} rollout snapshots", box=SIMPLE)
     for heading in ("median", "longest"):
         durations.add_column(heading, justify="right")
     for part, values in figures["milliseconds"].items():
