@@ -68,12 +68,17 @@ def mounts_are_missing() -> str | None:
     return None
 
 
+def ray_is_missing() -> str | None:
+    return None if importlib.util.find_spec("ray") else "ray is not installed"
+
+
 # Each asks for its tool only when a collected test needs it: asking about CUDA costs the import of torch.
 TOOLS: dict[str, Callable[[], str | None]] = {
     "chromium": chromium_is_missing,
     "cuda": cuda_is_missing,
     "mounts": mounts_are_missing,
     "other-python": other_python_is_missing,
+    "ray": ray_is_missing,
     "spin": spin_is_missing,
 }
 

@@ -297,6 +297,23 @@ async def test_a_cut_whose_holder_falls_silent_is_closed_for_it_and_it_reads_no_
 
 
 @in_virtual_time
+async def test_a_host_that_was_stalled_itself_ends_no_lease_for_it() -> None:
+    """Heartbeats came meanwhile and lay unread: the time that it slept counts for nobody, and no more than that."""
+    async with hosting() as host:
+        token = await host.acquire(slot("alive"))
+        await host.acquire(slot("dead"))
+        await asyncio.sleep(0.1)
+        loop: Any = asyncio.get_running_loop()
+        loop._clock.now += 100.0  # the process was paused
+        host.renew("alive")
+        host.call(token, "reserve", ())
+        assert host.counts.lapsed == 0
+        await beating(host, "alive", LEASE + 2)
+        assert host.counts.lapsed == 1
+        host.call(token, "reserve", ())
+
+
+@in_virtual_time
 async def test_a_request_asked_twice_is_one_section() -> None:
     """The answer to the first was lost; the second gets the same token, and one release ends it."""
     async with hosting() as host:
@@ -324,6 +341,16 @@ async def test_a_request_given_up_while_it_waits_leaves_nothing_behind() -> None
         assert (await behind).number > 0
         with pytest.raises(LeaseExpired, match="withdrawn"):
             await gone
+
+
+@in_virtual_time
+async def test_a_withdrawal_that_overtakes_its_request_is_kept_for_it() -> None:
+    """Else a section would be held for nobody, for the time of a lease."""
+    async with hosting() as host:
+        host.release("fast")
+        with pytest.raises(LeaseExpired, match="before it came"):
+            await host.acquire(slot("fast"))
+        assert host.counts.asked == 0
 
 
 @in_virtual_time

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import Context
@@ -79,6 +80,10 @@ class LeaseHost:
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._superseded = False
+        self._given_up: deque[str] = deque(maxlen=1024)
+        # How often the clock is looked at, at least. When it was not, the host itself was stalled.
+        self._tick = table.duration / 8
+        self._looked = clock()
         barrier.before_a_cut = self._before_a_cut
 
     # -- what holders ask for
@@ -89,7 +94,9 @@ class LeaseHost:
         Any refusal of the barrier, such as DrainTimeout, comes from here, and leaves nothing behind.
         """
         self._refuse_when_superseded()
-        self._table.ask(asking, self._clock())
+        if asking.request in self._given_up:
+            raise LeaseExpired(f"the request of {asking.holder} was withdrawn before it came.")
+        self._table.ask(asking, self._time())
         self._changed.set()
         holding = self._holdings.get(asking.request)
         if holding is None:
@@ -100,10 +107,13 @@ class LeaseHost:
 
     def renew(self, request: str) -> None:
         """A heartbeat, of a holder or of one that waits. LeaseExpired once its lease is over."""
-        self._table.renew(request, self._clock())
+        self._table.renew(request, self._time())
 
     def release(self, request: str) -> None:
         """Give a section back, or withdraw the request for it. Awaits nothing; nothing to do is no error."""
+        if request not in self._holdings:
+            # Messages may overtake: the request that it withdraws may be still on its way.
+            self._given_up.append(request)
         self._end(request, cancel=True)
 
     def call(self, token: Token, operation: str, arguments: Sequence[Any]) -> object:
@@ -149,7 +159,7 @@ class LeaseHost:
         try:
             async with self.barrier.leased(asking) as cut:
                 holding.cut = cut
-                holding.granted.set_result(self._table.grant(request, self._clock()))
+                holding.granted.set_result(self._table.grant(request, self._time()))
                 self._changed.set()
                 await holding.over.wait()
         except CleancutError as refusal:
@@ -182,13 +192,14 @@ class LeaseHost:
             self._changed.clear()
             deadline = self._table.next_deadline
             with suppress(TimeoutError):
-                async with asyncio.timeout(None if deadline is None else max(0.0, deadline - self._clock())):
+                until = self._tick if deadline is None else min(self._tick, deadline - self._clock())
+                async with asyncio.timeout(max(0.0, until)):
                     await self._changed.wait()
             self.end_silent_leases()
 
     def end_silent_leases(self) -> None:
         """Void the tokens of the leases whose time is up, and have their sections left once every part knows."""
-        now = self._clock()
+        now = self._time()
         for lease in self._table.lapse(now):
             asking = lease.asking
             held = "" if lease.granted is None else f", held for {now - lease.granted:.3f} s"
@@ -200,6 +211,16 @@ class LeaseHost:
             task = asyncio.create_task(self._leave_for(lease), name=f"ends the lease of {asking.holder}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def _time(self) -> float:
+        """The time now. What the host slept through counts for nobody: heartbeats came meanwhile, unheard."""
+        now = self._clock()
+        slept = now - self._looked - self._tick
+        self._looked = now
+        if slept > self._tick:
+            logger.warning("the host of barrier %r was stalled for %.3f s; leases end later", self.barrier.name, slept)
+            self._table.forgive(slept)
+        return now
 
     async def _leave_for(self, lease: Lease) -> None:
         """Tell the parts, for as long as it takes, and only then leave the section of a lease that lapsed."""
@@ -229,7 +250,7 @@ class LeaseHost:
         except OSError as silence:  # TimeoutError is one
             raise GuardUnreachable(
                 f"a part that checks the tokens of barrier {self.barrier.name!r} did not answer "
-                f"({str(silence) or 'in time'}): it could still take a write of a section that is over, so no cut "
+                f"({str(silence) or 'in time'}): it could still take a write of a section that is over, and no cut "
                 f"opens. Look for its process; the limit is guard_timeout, {self._guard_timeout:g} s."
             ) from silence
         newest = max(answer.epoch for answer in answers)

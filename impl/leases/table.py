@@ -111,7 +111,9 @@ class LeaseTable:
         number, self._next = self._next, self._next + 1
         self._granted += 1
         self._numbered[number] = request
-        self._put(replace(lease, standing=HELD, number=number, granted=now, deadline=self._deadline(lease, now, now)))
+        self._put(
+            replace(lease, standing=HELD, number=number, granted=now, deadline=self._no_later(now + self.duration, now))
+        )
         return Token(self.epoch, number)
 
     def renew(self, request: str, now: float) -> None:
@@ -120,7 +122,7 @@ class LeaseTable:
         # What was heard of late is as silent as what was never heard of: the time decides, not who is asked first.
         if lease.deadline <= now:
             raise self._over(request)
-        self._put(replace(lease, heard_of=now, deadline=self._deadline(lease, now, lease.granted)))
+        self._put(replace(lease, heard_of=now, deadline=self._no_later(now + self.duration, lease.granted)))
 
     def lapse(self, now: float) -> tuple[Lease, ...]:
         """The leases whose time is up, oldest first, each once. From here on their tokens are void."""
@@ -131,6 +133,11 @@ class LeaseTable:
             if lease.number is not None and lease.number >= self._floor:
                 self._void.add(lease.number)
         return found
+
+    def forgive(self, seconds: float) -> None:
+        """Put every end off by so long: the time in which the table's keeper was stalled and heard nobody."""
+        for lease in [x for x in self._leases.values() if x.standing is not LAPSED]:
+            self._put(replace(lease, deadline=self._no_later(lease.deadline + seconds, lease.granted)))
 
     def end(self, request: str) -> None:
         """Forget a lease whose section has ended, however; nothing for one that is gone already."""
@@ -192,11 +199,10 @@ class LeaseTable:
             raise self._over(request)
         return lease
 
-    def _deadline(self, lease: Lease, now: float, granted: float | None) -> float:
-        renewed = now + self.duration
+    def _no_later(self, deadline: float, granted: float | None) -> float:
         if self.longest_hold is None or granted is None:
-            return renewed
-        return min(renewed, granted + self.longest_hold)
+            return deadline
+        return min(deadline, granted + self.longest_hold)
 
     def _over(self, request: str) -> LeaseExpired:
         lease = self._leases.get(request)

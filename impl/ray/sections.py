@@ -83,11 +83,14 @@ class RayCut(Cut):
         outer = outer_sections(HELD.get(), barrier)
         self._request = uuid4().hex
         self._lost = None
-        self._heard()
+        self._good_until = monotonic() + barrier.lease
         asking = Asking(self._request, barrier._holder(), self.kind, self.place, self.exclusive, self.timeout)
         self._beat = asyncio.create_task(self._beats(), name=f"beats for {self.kind}", context=Context())
         try:
             self.token = await barrier._acquire(asking)
+            if monotonic() > self._good_until - barrier.lease / 2:
+                # No heartbeat was answered lately: the host was busy, or is a new one.
+                await self._heartbeat()
         except BaseException:
             # Whatever ended the wait: the host forgets the request, and a grant that is on its way.
             self._give_back()
@@ -107,27 +110,32 @@ class RayCut(Cut):
         self._beat.cancel()
         self.barrier._actor.release.remote(self._request)
 
-    def _heard(self) -> None:
-        # From the moment of sending, so that it is over here no later than at the host.
-        self._good_until = monotonic() + self.barrier.lease
-
     async def _beats(self) -> None:
         """Say that the holder lives, until the section ends or its lease is over."""
         while self._lost is None:
             await asyncio.sleep(self.barrier.lease / BEATS_IN_A_LEASE)
-            sent = monotonic()
+            # Messages may overtake: one sent before the grant can reach a host that does not know the request yet, or
+            # is being started anew. What became of a request its own answer says.
+            granted = self.standing is LIVE
             try:
-                (await self.barrier._actor.renew.remote(self._request)).taken()
-            except LeaseExpired as over:
-                self._lost = over
-                if self.standing is LIVE:
-                    logger.warning("a section of barrier %r is over before its end: %s", self.barrier.name, over)
-            except RayActorError as gone:
-                # While the actor is started anew a request waits, to be asked again; a lease is lost.
-                if self.standing is LIVE:
-                    self._lost = LeaseExpired(f"the process that hosts barrier {self.barrier.name!r} was lost: {gone}")
-            else:
-                self._good_until = max(self._good_until, sent + self.barrier.lease)
+                await self._heartbeat()
+            except (LeaseExpired, RayActorError) as over:
+                if granted:
+                    self._lose(over)
+
+    def _lose(self, cause: Exception) -> None:
+        if isinstance(cause, LeaseExpired):
+            self._lost = cause
+        else:
+            self._lost = LeaseExpired(f"the process that hosts barrier {self.barrier.name!r} was lost: {cause}")
+        if self.standing is LIVE:
+            logger.warning("a section of barrier %r is over before its end: %s", self.barrier.name, self._lost)
+
+    async def _heartbeat(self) -> None:
+        """One, good for a lease from the moment of sending, so that it is over here no later than at the host."""
+        sent = monotonic()
+        (await self.barrier._actor.renew.remote(self._request)).taken()
+        self._good_until = max(self._good_until, sent + self.barrier.lease)
 
 
 class RayMutation(RayCut):
