@@ -17,6 +17,7 @@ from . import counterexample, export_command
 from .catalogue import MACHINES, UnknownName, machine_named, variants_named
 from .checks import MachineResult, VariantResult, check_all_variants, check_machine
 from .engines import Options, memory_in_bytes, workers_in
+from .symmetry import NotSymmetric
 
 HOLDS, VIOLATION, WRONG_USE, NOT_COMPLETE = 0, 1, 2, 3
 EXIT_STATUS = {"holds": HOLDS, "fails": VIOLATION, "bounded": NOT_COMPLETE, "inconclusive": NOT_COMPLETE}
@@ -56,6 +57,11 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--memory", metavar="SIZE", help="limit of the compiled and the torch engine, such as 8G")
     check.add_argument(
         "--resume", action="store_true", help="go on where a compiled search was interrupted or ran out of memory"
+    )
+    check.add_argument(
+        "--symmetry",
+        action="store_true",
+        help="search one state for all that differ only in which of several alike prompts or writers is which",
     )
     _add_outputs(check)
     variants = commands.add_parser("variants", help="search every variant for the property that must catch it")
@@ -113,6 +119,7 @@ def _print_machine(result: MachineResult, console: Console) -> None:
     for item in result.scopes:
         found = item.search
         verdict = f"{found.verdict}, complete" if found.complete else found.verdict
+        verdict += ", by orbits" if item.orbits else ""
         if found.violation:
             verdict = f"fails: {found.violation.property}"
         table.add_row(
@@ -152,7 +159,13 @@ def _check(arguments: argparse.Namespace, console: Console) -> int:
     workers = workers_in(arguments.workers) if arguments.workers else None
     with console.status("searching …") as status:
         options = Options(
-            arguments.engine, memory_limit, arguments.resume, workers, status.update, device=arguments.device
+            arguments.engine,
+            memory_limit,
+            arguments.resume,
+            workers,
+            status.update,
+            arguments.symmetry,
+            arguments.device,
         )
         for machine in machines:
             results.append(check_machine(machine, arguments.scope, variants, Path(arguments.output), options))
@@ -208,7 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if chosen.command == "variants":
             return _variants(chosen, console)
         return export_command.run(chosen)
-    except UnknownName as fault:
+    except (UnknownName, NotSymmetric) as fault:
         print(f"python -m spec: {fault}", file=sys.stderr)
         return WRONG_USE
     except KeyboardInterrupt:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from . import reference_engine
+from . import reference_engine, symmetry
 from .catalogue import UnknownName, scopes_named
 from .machine import Machine
 from .outcome import Progress
@@ -39,6 +39,8 @@ class Options:
     """Threads of the compiled engine (None: one a processor) or of torch (None: one). The result is always the same."""
     report: Callable[[str], None] | None = None
     """Told now and then how far a search is."""
+    symmetry: bool = False
+    """Whether states that differ only in which of several alike indexes is which are searched as one."""
     device: str = CPU
     """Where the array engine's tensors are, in torch's words: cpu, cuda, cuda:1."""
 
@@ -91,6 +93,8 @@ def search(
     """Search a machine within a scope with the engine that is asked for, or that suits its size."""
     report = options.report
     chosen = chosen_engine(options, pinned)
+    if options.symmetry and chosen == TORCH:
+        raise UnknownName("--symmetry is for the reference and the compiled engine; the torch engine has none")
     if chosen == REFERENCE:
         if options.compiled_only:
             raise UnknownName(
@@ -101,6 +105,8 @@ def search(
             if report is not None:
                 report(f"depth {depth}, {states:,} states")
 
+        if options.symmetry:
+            return symmetry.search(machine, scope, variants, properties, on_level)
         return reference_engine.search(machine.model(scope, variants), properties=properties, on_level=on_level)
     on_progress = None if report is None else lambda progress: report(str(progress))
     if chosen == TORCH:
@@ -117,6 +123,7 @@ def search(
         resume=options.resume,
         workers=options.workers,
         together=variants_of(machine, scope) if variants else (),
+        symmetry=options.symmetry,
         on_progress=on_progress,
     )
 
