@@ -19,6 +19,7 @@ from .catalogue import MACHINES, UnknownName, machine_named, scopes_named, varia
 from .checks import MachineResult, ScopeResult, VariantResult, check_all_variants, check_machine
 from .engines import Options, memory_in_bytes, workers_in
 from .machine import Machine
+from .symmetry import NotSymmetric
 from .terminal import HowFar, Parser, complete_files, how_far
 
 HOLDS, VIOLATION, WRONG_USE, NOT_COMPLETE = 0, 1, 2, 3
@@ -54,6 +55,11 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--memory", metavar="SIZE", help="limit of the compiled and the torch engine, such as 8G")
     check.add_argument(
         "--resume", action="store_true", help="go on where a compiled search was interrupted or ran out of memory"
+    )
+    check.add_argument(
+        "--symmetry",
+        action="store_true",
+        help="search one state for all that differ only in which of several alike prompts or writers is which",
     )
     _add_outputs(check)
     variants = commands.add_parser("variants", help="search every variant for the property that must catch it")
@@ -112,6 +118,7 @@ def _print_machine(result: MachineResult, console: Console) -> None:
     for item in result.scopes:
         found = item.search
         verdict = f"{found.verdict}, complete" if found.complete else found.verdict
+        verdict += ", by orbits" if item.orbits else ""
         if found.violation:
             verdict = f"fails: {found.violation.property}"
         table.add_row(
@@ -182,7 +189,14 @@ def _check(arguments: argparse.Namespace, console: Console) -> int:
     with how_far(console, "searching …", "states") as shown:
         far = _HowFarSearched(shown, _expected(machines, arguments.scope, variants))
         options = Options(
-            arguments.engine, memory_limit, arguments.resume, workers, far.said, far.counted, arguments.device
+            arguments.engine,
+            memory_limit,
+            arguments.resume,
+            workers,
+            far.said,
+            far.counted,
+            arguments.symmetry,
+            arguments.device,
         )
         for machine in machines:
             far.machine = machine.name
@@ -244,7 +258,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if chosen.command == "variants":
             return _variants(chosen, console)
         return export_command.run(chosen)
-    except UnknownName as fault:
+    except (UnknownName, NotSymmetric) as fault:
         print(f"python -m spec: {fault}", file=sys.stderr)
         return WRONG_USE
     except KeyboardInterrupt:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from . import reference_engine
+from . import reference_engine, symmetry
 from .catalogue import UnknownName, scopes_named
 from .machine import Machine
 from .outcome import Progress
@@ -41,6 +41,8 @@ class Options:
     """Told now and then how far a search is, in words."""
     counted: Callable[[int], None] | None = None
     """Told now and then how many states the search under way has."""
+    symmetry: bool = False
+    """Whether states that differ only in which of several alike indexes is which are searched as one."""
     device: str = CPU
     """Where the array engine's tensors are, in torch's words: cpu, cuda, cuda:1."""
 
@@ -93,6 +95,8 @@ def search(
     """Search a machine within a scope with the engine that is asked for, or that suits its size."""
     report = options.report
     chosen = chosen_engine(options, pinned)
+    if options.symmetry and chosen == TORCH:
+        raise UnknownName("--symmetry is for the reference and the compiled engine; the torch engine has none")
     if chosen == REFERENCE:
         if options.compiled_only:
             raise UnknownName(
@@ -105,6 +109,8 @@ def search(
             if options.counted is not None:
                 options.counted(states)
 
+        if options.symmetry:
+            return symmetry.search(machine, scope, variants, properties, on_level)
         return reference_engine.search(machine.model(scope, variants), properties=properties, on_level=on_level)
 
     def on_progress(progress: Any) -> None:
@@ -127,6 +133,7 @@ def search(
         resume=options.resume,
         workers=options.workers,
         together=variants_of(machine, scope) if variants else (),
+        symmetry=options.symmetry,
         on_progress=on_progress,
     )
 

@@ -26,7 +26,7 @@ def rises(form: ScalarModel, instance: Instance) -> Node:
         return nodes.true
     after = nodes.over(rank, lambda place: instance.assignments.get(place, nodes.element(place)), {})
     terms: dict[Node, int] = defaultdict(int)
-    base = _add_terms(after, 1, terms) + _add_terms(rank, -1, terms)
+    base = add_terms(after, 1, terms) + add_terms(rank, -1, terms)
     difference = nodes.constant(base)
     for node, times in terms.items():
         if times:
@@ -45,16 +45,16 @@ def claims_by_property(form: ScalarModel, at: str | None) -> dict[str, Node]:
     return {name: holds for name, holds in whole.items() if holds is not form.nodes.true}
 
 
-def _add_terms(node: Node, times: int, terms: dict[Node, int]) -> int:
+def add_terms(node: Node, times: int, terms: dict[Node, int]) -> int:
     """Add a node to a sum of terms, each with its factor; the constant part is returned."""
     if node.is_constant:
         return node.value * times
     if node.operator in ("+", "-"):
         a, b = node.arguments
-        return _add_terms(a, times, terms) + _add_terms(b, times if node.operator == "+" else -times, terms)
+        return add_terms(a, times, terms) + add_terms(b, times if node.operator == "+" else -times, terms)
     if node.operator == "*":
         for factor, other in (node.arguments, node.arguments[::-1]):
             if factor.is_constant:
-                return _add_terms(other, times * factor.value, terms)
+                return add_terms(other, times * factor.value, terms)
     terms[node] += times
     return 0

@@ -210,7 +210,7 @@ def test_the_command_line_says_how_far_it_came(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["--memory", "much"], "'much' is no amount of memory"),
-        (["--engine", "reference", "--resume"], "--resume, --memory and --workers are for the compiled engine"),
+        (["--engine", "reference", "--resume"], "--resume, --memory and --workers are for the other engines"),
         (["--workers", "0"], "'0' is no number of threads"),
         (["--workers", "many"], "'many' is no number of threads"),
     ],

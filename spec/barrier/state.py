@@ -44,6 +44,8 @@ class BarrierScope:
 barrier = Machine("barrier")
 barrier.domain("all_writers", lambda scope: int(scope.writers))
 barrier.domain("all_checkpointers", lambda scope: int(scope.checkpointers))
+barrier.symmetric("all_writers")
+barrier.symmetric("all_checkpointers")
 barrier.variable("at", OUTSIDE, NESTED, "where each writer stands", over="all_writers", names=WRITER_STANDS)
 barrier.variable(
     "rounds_left",

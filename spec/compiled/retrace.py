@@ -14,6 +14,7 @@ from ..machine import Claim, ModelFault, Property
 from ..model import Model, Step
 from ..reference_engine import Violation
 from ..scalar_form import ScalarModel
+from ..symmetry import Reduction
 from .packing import Packing
 
 
@@ -42,8 +43,11 @@ class Finding:
 class Retrace:
     """Takes paths again on the reference model."""
 
-    def __init__(self, model: Model, form: ScalarModel, packing: Packing, kept: Kept) -> None:
+    def __init__(
+        self, model: Model, form: ScalarModel, packing: Packing, kept: Kept, reduction: Reduction | None = None
+    ) -> None:
         self.model = model
+        self.reduction = reduction
         self.form, self.packing = form, packing
         self.kept = kept
 
@@ -61,9 +65,13 @@ class Retrace:
             states.append(step.state)
         return steps, states
 
+    def kept_for(self, state: Any) -> Any:
+        """The state that is kept for this one: of its orbit, where orbits are searched."""
+        return self.reduction.canonical(state) if self.reduction else state
+
     def _step_to(self, state: Any, elements: tuple[int, ...]) -> Step:
         for step in self.model.steps(state):
-            if self.form.flat(step.state) == elements:
+            if self.form.flat(self.kept_for(step.state)) == elements:
                 return step
         raise EnginesDisagree(f"no step of {state} leads to {elements}, which the generated code reached from it")
 
@@ -73,9 +81,12 @@ class Retrace:
         last: Step | None = None
         if finding.instance is not None:
             instance = self.form.instances[finding.instance]
-            last = self.model.step_named(states[-1], instance.action, instance.index)
+            met = self.kept_for(states[-1])
+            last = self.model.step_named(met, instance.action, instance.index)
             if last is None:
-                raise EnginesDisagree(f"{instance.label} is not enabled in {states[-1]}")
+                raise EnginesDisagree(f"{instance.label} is not enabled in {met}")
+            if self.reduction:
+                last = self.reduction.step_into(self.model, states[-1], last.state, instance.action)
         at = last.action.name if last is not None else None
         if finding.of_progress:
             name, sentence, indexes = self._stall(states[-1], last)
@@ -113,7 +124,7 @@ class Retrace:
     def fault(self, row: int, instance: int) -> NoReturn:
         """Raise what the reference model raises where the generated code saw a fault of the text."""
         _, states = self.path(row)
-        for step in self.model.steps(states[-1]):
+        for step in self.model.steps(self.kept_for(states[-1])):
             self.model.check_ranges(step.state, step.action.name)
         label = self.form.instances[instance].label if instance >= 0 else "a guard or claim"
         raise ModelFault(f"{label} reads a vector outside its bounds, or leaves a range, in {states[-1]}")

@@ -193,3 +193,15 @@ def drain_pool(s: Value) -> tuple[Value, dict[str, Value]]:
         "account": each(s.prompts, lambda p: where(not_(whole) & (s.spare[p] == 1), DROPPED, s.account[p])),
         "spare": each(s.prompts, lambda p: where(whole & not_(taken(p)), s.spare[p], 0)),
     }
+
+
+# Prompts of one batch are admitted together and may change places. Not so where the order of prompts decides between
+# unlike ones: the other samplers take the first of several ready groups, the pool gives its first spare, and with
+# retries two parked prompts may have failed differently often.
+cut.symmetric(
+    "prompts",
+    blocks="batch_of",
+    when=lambda scope: scope.sampler == IN_ORDER and not scope.spares and not scope.retries,
+    ties=("dispatch",),
+    alike=parked,
+)
