@@ -98,10 +98,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _list(console: Console) -> int:
-    from .scenarios import SCENARIOS
+    from .scenarios import CONTROLS, SCENARIOS
 
     for scenario in SCENARIOS.values():
-        console.print(f"{scenario.name:10} {scenario.sentence} (cancels {scenario.cancels})")
+        console.print(f"{scenario.name:16} {scenario.sentence} (cancels {scenario.cancels})")
+    for scenario in CONTROLS.values():
+        console.print(f"{scenario.name:16} {scenario.sentence} (a control, which has to fail)")
     return HOLDS
 
 
@@ -156,7 +158,7 @@ def _check_one(scenario: Any, chosen: argparse.Namespace, console: Console) -> t
     console.print(f"{scenario.name}: {drift or result.summary()}")
     never = [name for name in scenario.actions() if not coverage.actions[name]]
     console.print(f"  {scenario.sentence}; cancels {cancels}, {result.runs:,} runs, {result.seconds:.1f} s")
-    if never:
+    if never and result.complete:
         console.print(f"  machine actions that no step took: {', '.join(never)}")
     path = _save_counterexample(scenario, result, Path(chosen.output), console)
     return {

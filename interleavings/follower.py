@@ -76,7 +76,7 @@ class Event:
 
     def __str__(self) -> str:
         left_out = {*ONLY_NUMBERS, *(name for name, value in self.fields.items() if value is None or value is False)}
-        shown = ", ".join(f"{name}={value}" for name, value in self.fields.items() if name not in left_out)
+        shown = ", ".join(f"{name}={_plain(value)}" for name, value in self.fields.items() if name not in left_out)
         return f"{self.action}({shown})"
 
 
@@ -156,17 +156,18 @@ class Follower:
         """
         events, self._pending = self._pending, []
         self.did = [str(event) for event in events if event.action in self._rules]
+        taken: list[str] = []
         for event in events:
-            self._follow(event, on_action)
+            taken += self._follow(event, on_action)
         machine, implementation = self._model.view(self.state), self._of_implementation()
         if machine != implementation:
             different = [n for n in machine if machine[n] != implementation.get(n)]
             raise Violation(
                 "refinement",
                 f"after this step the implementation and the machine {self.name!r} disagree about "
-                f"{', '.join(different)}; likely cause: a change of state without its event, or in another slot",
+                f"{', '.join(different)}; likely cause: a change of state without its event, or the other way round",
                 {
-                    "emitted in this step": [str(event) for event in events] or ["nothing"],
+                    "what its events should have moved": self._rules_of(taken) or ["nothing: it had no events"],
                     **{
                         f"{name}, where they differ": _apart(machine[name], implementation.get(name))
                         for name in different
@@ -175,11 +176,12 @@ class Follower:
             )
         return self.state  # type: ignore[no-any-return]
 
-    def _follow(self, event: Event, on_action: Callable[[str, Any], None] | None) -> None:
+    def _follow(self, event: Event, on_action: Callable[[str, Any], None] | None) -> list[str]:
+        """Take the actions that an event stands for; return their names."""
         rule = self._rules.get(event.action)
         if rule is None:
             if event.action in self._ignored:
-                return
+                return []
             raise Violation(
                 "refinement",
                 f"the implementation emitted {event}, which the machine {self.name!r} neither follows nor ignores; "
@@ -189,7 +191,7 @@ class Follower:
         path = rule(event, self.state)
         if isinstance(path, Stutter):
             self._coverage.stutters[path.reason] += 1
-            return
+            return []
         for action, index in path:
             step = self._model.step_named(self.state, action, index)
             if step is None:
@@ -198,6 +200,11 @@ class Follower:
             if on_action is not None:
                 on_action(action, self.state)
             self.state = step.state
+        return [action for action, _ in path]
+
+    def _rules_of(self, actions: Iterable[str]) -> list[str]:
+        words = self._model.words
+        return [action if words is None else words.rule(action) for action in dict.fromkeys(actions)]
 
     def _not_enabled(self, event: Event, action: str, index: int | None) -> Violation:
         enabled = sorted({f"{s.action.name}{'' if s.index is None else f'({s.index})'}" for s in self._steps()})
@@ -206,12 +213,18 @@ class Follower:
         rule = {} if words is None else {"the rule": words.rule(action), "the machine is at": words.state(self.state)}
         return Violation(
             "refinement",
-            f"the implementation did {event}, but the machine {self.name!r} does not enable {named} there",
+            f"the implementation did {event} where the protocol forbids it: the machine {self.name!r} does not enable "
+            f"{named} there",
             {**rule, "what may happen there": ", ".join(enabled) or "nothing"},
         )
 
     def _steps(self) -> Iterable[Any]:
         return self._model.steps(self.state)
+
+
+def _plain(value: Any) -> Any:
+    """Named tuples without their names, however deep."""
+    return tuple(map(_plain, value)) if isinstance(value, tuple) else value
 
 
 def _apart(machine: Any, implementation: Any) -> str:

@@ -63,7 +63,9 @@ class Step:
 
     def __str__(self) -> str:
         who = f"{self.kind} {self.task}".rstrip()
-        return f"{who}: {self.what or self.where}" + (f" at {self.where}" if self.what and self.where else "")
+        place, _, function = self.where.partition(" in ")
+        where = place if function and self.what.startswith(function) else self.where
+        return f"{who}: {self.what or self.where}" + (f" at {where}" if self.what and where else "")
 
 
 @dataclass(frozen=True, slots=True)

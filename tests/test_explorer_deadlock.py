@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 from explorer_programs import lock_order
 
-from interleavings import Failure, explore
-from interleavings.errors import ExplorerUsageError
-from interleavings.waits import Wait, register_wait
+from interleavings import ExplorerUsageError, Failure, Wait, explore, register_wait
 
 
 def failure_of(program: Callable[[], Any], **options: Any) -> Failure:

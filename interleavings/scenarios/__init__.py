@@ -25,7 +25,7 @@ SCENARIOS: dict[str, Scenario] = {
         *(_barrier.BARRIER, _barrier.QUEUE, _misuse.SCENARIO),
         *(_commit.SCENARIO, _commit.CANCELLED, _spares.SPARES, _spares.BORROW, _spares.DRAIN),
         *(_gate.GATE, _gate.LIMIT, _retries.SCENARIO, _abort.SCENARIO, _abort.CANCELLED),
-        _watchdog.STALL,
+        *(_watchdog.WATCHDOG, _watchdog.STALL),
         *(_samplers.BY_WEIGHT, _samplers.FIRST_READY, _samplers.IN_A_WINDOW),
         _device.SCENARIO,
     )

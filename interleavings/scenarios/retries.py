@@ -49,8 +49,9 @@ class Retries(WholeRun):
         if held > entitled:
             raise Violation(
                 "no_permit_while_backing_off",
-                f"{held} in-flight permits are held, and only {entitled} tasks may hold one",
-                {"groups that back off": list(backing_off), "groups with a task": list(generation.running)},
+                f"{held} in-flight permits are taken and {entitled} may be: groups {list(backing_off)} wait for their "
+                "next attempt and must hold none meanwhile",
+                {"groups with a task": str(list(generation.running)), "the rollout pump": pump.describe()},
             )
         return state
 

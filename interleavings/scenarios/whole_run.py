@@ -195,7 +195,7 @@ class WholeRun:
             raise Violation(
                 "one_owner_on_disk",
                 f"in {name} " + "; ".join(_owners_in_words(key, who) for key, who in wrong.items()),
-                {f"key {key} until now": ", ".join(self.events_of(key)) or "not handed out" for key in wrong},
+                {f"until now, {_named(key)}": ", ".join(self.events_of(key)) or "not handed out" for key in wrong},
             )
         expected, prompts = self.images.pop(0)
         found = image_of_files(documents, prompts)
@@ -246,13 +246,17 @@ class WholeRun:
         return f"the run ended with {', '.join(found)}" if found else None
 
 
+def _named(key: tuple[int, int]) -> str:
+    return f"prompt (epoch {key[0]}, row {key[1]})"
+
+
 def _owners_in_words(key: tuple[int, int], owners: list[str]) -> str:
     if not owners:
         return (
-            f"key {key} has no owner: it is behind the loader's cursor, and neither in the ledger nor in the buffer, "
-            "the spare pool or the accounts; a run that resumes here never draws it again"
+            f"{_named(key)} has no owner: it is behind the loader's cursor, and neither in the ledger nor in the "
+            "buffer, the spare pool or the accounts; a run that resumes here never draws it again"
         )
-    return f"key {key} has {len(owners)} owners, {' and '.join(owners)}, where it must have exactly one"
+    return f"{_named(key)} has {len(owners)} owners, {' and '.join(owners)}, where it must have exactly one"
 
 
 def whole_run(
