@@ -48,5 +48,6 @@ prove: setup ## discharge every proof obligation
 docs: setup ## build the site into build/site, warnings as errors, without the network
 	@NO_MKDOCS_2_WARNING=1 $(python) -m mkdocs build
 
-example: ## not built yet
-	@echo 'example: not built yet' >&2; exit 2
+example: setup ## a real run: trains, is killed three times, resumes; figures and account in build/example
+	@rm -rf build/example
+	@$(python) -m examples.grpo --directory build/example $(ARGS)

@@ -1,4 +1,4 @@
-"""Figures of the engines: the compiled one against Spin on the exported text, and against the reference engine.
+"""Figures of the engines: compiled and array engine against Spin on the exported text and the reference engine.
 
     python bench/engines.py [--json FILE] [--quick]
 
@@ -89,6 +89,22 @@ def measure_threads(scope_name: str) -> dict[str, Any]:
     }
 
 
+def measure_arrays(scope_name: str) -> dict[str, Any]:
+    """A whole search of the array engine with one thread: states, processor seconds, bytes a state."""
+    from spec.arrays import engine
+
+    machine = MACHINES["cut"]
+    ((_, (scope, _)),) = scopes_named(machine, scope_name).items()
+    engine.search(machine, scope, max_states=2)
+    idle, cpu = peak_memory(), time.process_time()
+    found = engine.search(machine, scope)
+    return {
+        "states": found.states,
+        "cpu": time.process_time() - cpu,
+        "bytes": (peak_memory() - idle) / found.states,
+    }
+
+
 def texts_of_scopes() -> tuple[int, int]:
     """The texts of all scopes, and how many would be left if every number in them were told at run time."""
     from spec.compiled import engine
@@ -114,7 +130,7 @@ def measure_medium(_: str) -> dict[str, Any]:
     return {"seconds": time.perf_counter() - begin, "states": states}
 
 
-MEASURES = {"search": measure_search, "threads": measure_threads, "medium": measure_medium}
+MEASURES = {"search": measure_search, "arrays": measure_arrays, "threads": measure_threads, "medium": measure_medium}
 
 
 def in_own_process(measure: str, scope: str, cache: Path | None = None) -> dict[str, Any]:
@@ -170,12 +186,20 @@ def measure(scope: str) -> list[Row]:
         first = in_own_process("search", scope, Path(cache))
         cached = in_own_process("search", scope, Path(cache))
     rate = cached["states"] / cached["cpu"]
-    rows = [only_shown(f"compiled, {scope} of the cut, {cached['states']:,} states (million states/s)", rate / 1e6)]
+    arrays = in_own_process("arrays", scope)
+    array_rate = arrays["states"] / arrays["cpu"]
+    rows = [
+        only_shown(f"compiled, {scope} of the cut, {cached['states']:,} states (million states/s)", rate / 1e6),
+        only_shown(f"arrays on the processor, {scope} of the cut (million states/s)", array_rate / 1e6),
+        only_shown(f"arrays, memory above idle, {scope} (bytes a state)", arrays["bytes"]),
+    ]
     for name, flags, bound in (("-DBFS -O2", ("-DBFS",), 4.0), ("depth first -O2", (), 2.0)):
         peer = spin_rate(scope, *flags)
         if peer is not None:
             rows.append(only_shown(f"Spin {name} (million states/s)", peer / 1e6))
             rows.append(at_least(f"compiled against Spin {name} (x)", rate / peer, bound))
+            if flags:
+                rows.append(at_least(f"arrays against Spin {name} (x)", array_rate / peer, 1.5))
     medium = in_own_process("search", "medium/features")
     reference = reference_rate("medium/features")
     rows += [

@@ -1,7 +1,8 @@
 """`python -m cleancut check`: every check a reviewer wants, on one screen, with a report.
 
 Spec, variants, interleavings and proofs run as the commands a user would call, each in its own process, and are read
-back through their JSON. On a violation the trace and a pytest of it are written and their paths printed.
+back through their JSON. Every trace gets a page, the variants' among them, one click from the report. On a violation
+the trace, its page and a pytest of it are written and their paths printed.
 """
 
 import json
@@ -19,6 +20,9 @@ from rich.console import Console
 
 from cleancut.report import page
 from cleancut.terminal import Parser, how_far
+from interleavings.conformance.pages import explain
+from interleavings.errors import TraceUnreadable
+from interleavings.trace import read_document
 
 HOLDS, FAILS, WRONG_USE, NOT_COMPLETE = 0, 1, 2, 3
 VERDICT_OF_STATUS = {HOLDS: "holds", FAILS: "fails", NOT_COMPLETE: "inconclusive"}
@@ -27,6 +31,7 @@ EXAMPLES = """examples:
   python -m cleancut check --scope medium   a million states and more
 """
 REPORT, TRACES = Path("build/report"), Path("build/counterexamples")
+PAGES = "traces"
 
 
 @dataclass
@@ -40,6 +45,8 @@ class Part:
     output: str = ""
     result: Any = None
     pytests: list[str] = field(default_factory=list)
+    pages: dict[str, str] = field(default_factory=dict)
+    """The page of each trace, relative to the report."""
 
     @property
     def verdict(self) -> str:
@@ -96,6 +103,32 @@ def emit_pytests(part: Part) -> None:
             part.pytests.append(str(target))
 
 
+def explain_traces(part: Part) -> Part:
+    """Write the page of every trace that the part has; one that cannot be made is said and spoils nothing."""
+    (REPORT / PAGES).mkdir(parents=True, exist_ok=True)
+    for trace in _traces(part):
+        page_of_trace = f"{PAGES}/{Path(trace).stem}.html"
+        try:
+            if part.name == "interleavings":
+                # A schedule is walked again on the real library, which wants a process of its own.
+                command = [sys.executable, "-m", "interleavings", "explain", trace, "-o", str(REPORT / page_of_trace)]
+                subprocess.run(command, capture_output=True, text=True, check=True)
+            else:
+                (REPORT / page_of_trace).write_text(explain(read_document(trace), trace), encoding="utf-8")
+        except (TraceUnreadable, OSError, subprocess.CalledProcessError) as fault:
+            part.output += f"\nno page of {trace}: {fault}"
+        else:
+            part.pages[trace] = page_of_trace
+    return part
+
+
+def _traces(part: Part) -> list[str]:
+    if part.name == "spec":
+        return _counterexamples(part)
+    items = part.result if part.name in ("variants", "interleavings") and isinstance(part.result, list) else []
+    return [item["counterexample"] for item in items if item.get("counterexample")]
+
+
 def _counterexamples(part: Part) -> list[str]:
     if part.name != "spec" or not isinstance(part.result, dict):
         return []
@@ -112,6 +145,7 @@ def document(parts: Sequence[Part], scope: str, seconds: float) -> dict[str, Any
         "scope": scope,
         "seconds": round(seconds, 3),
         "parts": {part.name: {"verdict": part.verdict, "seconds": round(part.seconds, 3)} for part in parts},
+        "pages": {trace: page_of_trace for part in parts for trace, page_of_trace in part.pages.items()},
         **{part.name: part.result for part in parts},
     }
 
@@ -128,7 +162,9 @@ def check(scope: str) -> int:
         ended = shown.one_more(len(parts))
         # The longest first, so that the others run beside it.
         order = sorted(parts, key=lambda part: part.name != "interleavings")
-        for _ in as_completed([pool.submit(run, part, raw) for part in order]):
+        tasks = [pool.submit(lambda part: explain_traces(run(part, raw)), part) for part in order]
+        for task in as_completed(tasks):
+            task.result()
             ended()
     for part in parts:
         if part.status == WRONG_USE:
@@ -151,6 +187,8 @@ def show(part: Part) -> None:
     print(part.output.rstrip())
     if part.result is None:
         print(f"{part.name}: ended with status {part.status} and without a readable result")
+    for written in part.pages.values() if part.verdict == "fails" else ():
+        print(f"  page:   {REPORT / written}")
     for test in part.pytests:
         print(f"  pytest: {test}")
 

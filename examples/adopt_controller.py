@@ -24,10 +24,10 @@ from impl import (
     HeldCounters,
     InOrderSampler,
     Ledger,
-    Phase,
     PromptLoader,
     ReplayBuffer,
     TensorPlane,
+    steps,
 )
 
 PROMPTS, BATCH = 22, 4
@@ -41,64 +41,42 @@ class AdoptedController:
         self.ledger, self.sampler, self.trainer = Ledger(self.barrier), InOrderSampler(lookahead=1), HeldCounters()
         self.loader = PromptLoader([f"prompt {row}" for row in range(PROMPTS)], BATCH, seed=0)
         self.buffer = ReplayBuffer(self.barrier, self.sampler.capacity_needed(BATCH), TensorPlane(), self.ledger)
-        self.sampler.bind(BATCH)
         self.checkpointer = Checkpointer(directory, self.barrier, verify="digest")
+        self.sampler.bind(BATCH)
         self.checkpointer.attach(
             ledger=self.ledger, loader=self.loader, sampler=self.sampler, buffer=self.buffer, counters=self.trainer
         )
 
     async def run(self) -> None:
-        if self.checkpointer.latest() is not None:
-            await self.checkpointer.restore()
-            self.sampler.advance(self.trainer.version)
+        await steps.resume(self.checkpointer, self.sampler)
         say("begun", version=self.trainer.version)
         async with self.checkpointer, asyncio.TaskGroup() as tasks:
             tasks.create_task(self.roll_out(tasks))
             await self.train()
 
     async def roll_out(self, tasks: asyncio.TaskGroup) -> None:
-        for phase in (Phase.ADMITTED, Phase.RESERVED):  # what a restore brought; admitted work may open the gate
-            for admission in self.ledger.admissions(phase):
-                await self.admit(admission, tasks)
-        while True:
-            async with self.barrier.mutation("prompt_reservations") as cut:
-                if (batch := self.loader.next_batch(cut)) is None:
-                    return
-                admission = self.ledger.reserve(cut, batch.keys)
-            await self.admit(admission, tasks)
+        for admission in steps.pending(self.ledger):  # what a restore brought
+            await self.generate_all(admission, tasks)
+        while (fresh := await steps.reserve(self.ledger, self.loader)) is not None:
+            await self.generate_all(fresh, tasks)
 
-    async def admit(self, admission: Admission, tasks: asyncio.TaskGroup) -> None:
-        if self.ledger.entries[admission.groups[0]].phase is Phase.RESERVED:
-            await self.sampler.wait_until_admissible()  # waits for the trainer, so it holds no slot
-            async with self.barrier.mutation("admissions") as cut:
-                self.ledger.admit(cut, admission, step := self.sampler.commit_admission(cut))
-                if step is not None:
-                    self.sampler.credit(step, BATCH - len(admission.groups))  # a short batch is a short step
+    async def generate_all(self, admission: Admission, tasks: asyncio.TaskGroup) -> None:
+        await steps.admit(self.ledger, self.sampler, admission, BATCH)
         for group in admission.groups:
-            permit = await self.buffer.acquire_permit()  # waits for the trainer too
-            async with self.barrier.mutation("dispatches") as cut:
-                entry = self.ledger.entries[group]
-                self.buffer.reserve(cut, group, entry.key, entry.step, self.trainer.version, permit)
+            entry = await steps.dispatch(self.ledger, self.buffer, group, self.trainer.version)
             tasks.create_task(self.finish(group, self.loader.payload(entry.key)))
 
     async def finish(self, group: GroupId, prompt: str) -> None:
-        staged = await self.buffer.plane.stage(group, await generate(prompt))
-        async with self.barrier.mutation("group_commits") as cut:
-            self.buffer.commit(cut, group, staged)
-        self.ledger.remove_committed(group)
+        await steps.commit(self.ledger, self.buffer, group, await generate(prompt))
 
     async def train(self) -> None:
         while self.ledger.entries or self.buffer.slots or not self.loader.exhausted:
-            step = self.trainer.version
-            while not (chosen := self.sampler.select(self.buffer.slots, step, self.sampler.target(step))):
-                await self.buffer.wait_changed()
-            async with self.barrier.mutation("step_claims") as cut:
-                claim = self.buffer.claim(cut, chosen, step)
+            claim = await steps.claim(self.buffer, self.sampler, self.trainer.version)
             await train_step(claim)
             async with self.barrier.mutation("step_finishes") as cut:
                 self.buffer.finish(cut, claim)
-                self.trainer.version = step + 1
-                self.sampler.advance(step + 1)
+                self.trainer.version += 1
+                self.sampler.advance(self.trainer.version)
             await self.checkpointer.begin_save()  # back after the window; the files are written behind it
 
 

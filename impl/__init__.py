@@ -1,9 +1,9 @@
 """The production library: one atomic cut for the checkpoint of an asynchronous RL training run.
 
-Public names are those of `__all__`, of `impl.nemo` and of `impl.trio`; everything else may change. Importing this
-package imports the barrier, the ledger and the loader, which need the standard library alone. The other names are
-loaded at their first use, so that nobody who wants a barrier waits for torch. `impl.nemo` and `impl.trio` are imported
-by these names.
+Public names are those of `__all__`, of `impl.nemo`, `impl.ray` and `impl.trio`; everything else may change. Importing
+this package imports the barrier, the ledger and the loader, which need the standard library alone. The other names are
+loaded at their first use, so that nobody who wants a barrier waits for torch. `impl.nemo`, `impl.ray` and `impl.trio`
+are imported by these names.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ from .errors import (
     CommittedTensorModified,
     DrainTimeout,
     ForeignCut,
+    GuardUnreachable,
     Holder,
+    HostUnreachable,
     InvariantViolated,
+    LeaseExpired,
     RunStalled,
     StaleCut,
     StoreBusy,
@@ -154,14 +157,17 @@ __all__ = [
     "ForeignCut",
     "GenerationRequest",
     "GroupId",
+    "GuardUnreachable",
     "HeldCounters",
     "Holder",
+    "HostUnreachable",
     "InOrderSampler",
     "Indexed",
     "Interval",
     "InvariantViolated",
     "JsonlTracer",
     "Key",
+    "LeaseExpired",
     "Ledger",
     "LedgerEntry",
     "LedgerSnapshot",

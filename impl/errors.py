@@ -1,7 +1,7 @@
 """Every error the library raises; the type says who is at fault.
 
     the caller        UsageError  BarrierReentered  StaleCut  ForeignCut  WrongLoop  WouldBlock
-    a participant     DrainTimeout  BarrierClosed  RunStalled
+    a participant     DrainTimeout  BarrierClosed  RunStalled  LeaseExpired  HostUnreachable  GuardUnreachable
     the disk, the run CheckpointCorrupt  CheckpointDamaged  CheckpointIncompatible  CheckpointNotFound
                       StoreBusy  StoreFailed  StoreFull  TraceUnreadable
     a writer          CommittedTensorModified
@@ -46,6 +46,13 @@ class StaleCut(CleancutError):
     """A cut was used after its section had ended, or before it began."""
 
 
+class LeaseExpired(StaleCut):
+    """A section of a holder in another process is over: no heartbeat came in time, or the barrier was started anew.
+
+    What the section has not written by now it cannot write any more; open another one and look again.
+    """
+
+
 class ForeignCut(CleancutError):
     """A cut of another barrier, or of the shared side where the exclusive one is needed, was used."""
 
@@ -71,6 +78,14 @@ class DrainTimeout(CleancutError, TimeoutError):
 
 class BarrierClosed(CleancutError):
     """The barrier was closed; no section is opened any more."""
+
+
+class HostUnreachable(CleancutError, ConnectionError):
+    """The process that hosts the barrier does not answer, or is gone for good."""
+
+
+class GuardUnreachable(CleancutError, ConnectionError):
+    """A part in another process could not be told which tokens are void, so the cut was not opened."""
 
 
 class RunStalled(CleancutError, TimeoutError):

@@ -26,15 +26,16 @@ import torch
 
 from .arguments import require_cut, require_group, require_groups, require_kind
 from .device import Device
-from .errors import CheckpointCorrupt, InvariantViolated, UsageError
+from .errors import InvariantViolated, UsageError
 from .pinned_pool import PinnedPool
 from .plane import CaptureMode, Rows, RowsBehind, RowsReader, RowsWriter
 from .torch_cuda_device import CudaDevice
 from .torch_immutability import digest_of, is_tracked, version_of
-from .torch_jagged import checked_dimensions, put_together
+from .torch_jagged import put_together
 from .torch_readiness import cloned, events_behind, hand_over, is_small_view, nbytes, owned
 from .torch_record import Record, TensorCapture
-from .torch_rows import checked_rows
+from .torch_rows import checked_rows, derived, require_rows
+from .torch_rows_files import BYTES_PER_FILE, file_name, in_batches, key_of, read_rows, write_index
 from .torch_staging import Row, RowsFile, staged_files
 
 if TYPE_CHECKING:
@@ -51,11 +52,8 @@ _log = logging.getLogger("cleancut.plane")
 SAMPLED_ONE_IN = 16
 #: Digesting less than this is quicker than a trip to an executor thread.
 _DIGEST_INLINE_BYTES = 1 << 20
-#: Rows are split over files of about this size: a restore has a few of them in memory beside the rows themselves.
-_BYTES_PER_FILE = 64 << 20
 #: Pinned memory for copies from devices: room for files being written and the next being copied.
 STAGING_BYTES = 256 << 20
-_INDEX = "rows.json"
 
 
 class TensorPlane:
@@ -111,11 +109,7 @@ class TensorPlane:
         along, and `commit` need not be given it again.
         """
         require_group("group", group)
-        if not isinstance(rows, Mapping) or not rows:
-            raise UsageError(
-                f"rows of group {group}: {type(rows).__name__} given; a group's rows are a mapping of at least one "
-                "field name to a tensor."
-            )
+        require_rows(group, rows)
         tensors, jagged = checked_rows(rows)
         if ready is None and isinstance(rows, RowsBehind):
             ready = rows.ready
@@ -220,13 +214,7 @@ class TensorPlane:
         return put_together(record.tensors, record.jagged)
 
     def derive(self, rows: Rows, columns: Rows) -> Mapping[str, torch.Tensor]:
-        if not isinstance(columns, Mapping) or not columns:
-            raise UsageError(
-                f"columns: {type(columns).__name__} given; they are a mapping of at least one field name to a tensor."
-            )
-        checked, jagged = checked_rows(columns, "columns")
-        owned = {field: cloned(tensor) if is_small_view(tensor) else tensor for field, tensor in checked.items()}
-        return MappingProxyType({**rows, **put_together(owned, jagged)})
+        return derived(rows, columns)
 
     def groups(self) -> Iterable[GroupId]:
         return self._records.keys()
@@ -250,10 +238,8 @@ class TensorPlane:
 
         Rows on devices are let go as they are copied, those on the host with the capture.
         """
-        fields: dict[str, list[str]] = {}
-        jagged = {
-            str(group): dict(capture.records[group].jagged) for group in capture.groups if group in capture.records
-        }
+        fields: dict[GroupId, list[str]] = {}
+        jagged = {group: capture.records[group].jagged for group in capture.groups if group in capture.records}
         being_written: dict[str, RowsFile] = {}
         with closing(staged_files(self._files(capture, fields), self._accelerator, self._pool)) as files:
 
@@ -269,14 +255,14 @@ class TensorPlane:
                 # After an error: the writer has seen to the end of what was under way, so nobody reads these now.
                 for file in being_written.values():
                     file.give_back()
-        writer.write_json(_INDEX, {"fields": fields, "jagged": {group: each for group, each in jagged.items() if each}})
+        write_index(writer, fields, jagged)
         # After the writing, so that a change in the middle of it is seen as well as one before.
         for group in capture.groups:
             record = capture.records[group]
             for field, tensor in record.tensors.items():
                 record.watched(field).check(tensor, tensor)
 
-    def _files(self, capture: TensorCapture, fields: dict[str, list[str]]) -> Iterator[tuple[str, list[Row]]]:
+    def _files(self, capture: TensorCapture, fields: dict[GroupId, list[str]]) -> Iterator[tuple[str, list[Row]]]:
         """The captured rows in files of about equal size; notes the fields of each group."""
         missing = [group for group in capture.groups if group not in capture.records]
         if missing:
@@ -285,19 +271,15 @@ class TensorPlane:
                 "must change in one section."
             )
         capture.records = {group: capture.records[group] for group in capture.groups}
-        most = self._bytes_per_file or _BYTES_PER_FILE
-        pending: list[Row] = []
-        pending_bytes = files = 0
-        for group in capture.groups:
-            fields[str(group)] = list(capture.records[group].tensors)
-            for row in self._rows_of(capture, group):
-                if pending and pending_bytes + row.room > most:
-                    yield f"rows-{files:03d}.safetensors", pending
-                    pending, pending_bytes, files = [], 0, files + 1
-                pending.append(row)
-                pending_bytes += row.room
-        if pending:
-            yield f"rows-{files:03d}.safetensors", pending
+
+        def rows() -> Iterator[Row]:
+            for group in capture.groups:
+                fields[group] = list(capture.records[group].tensors)
+                yield from self._rows_of(capture, group)
+
+        batches = in_batches(rows(), lambda row: row.room, self._bytes_per_file or BYTES_PER_FILE)
+        for number, batch in enumerate(batches):
+            yield file_name(number), batch
 
     def _rows_of(self, capture: TensorCapture, group: GroupId) -> list[Row]:
         """A group's rows; of those on devices the capture lets go, since they are compared when they are copied."""
@@ -307,7 +289,7 @@ class TensorPlane:
             where = self._accelerator.where(tensor)
             on_host = where is None
             after = record.filled if on_host else record.ready
-            rows.append(Row(f"{group}/{field}", tensor, where, after, None if on_host else record.watched(field)))
+            rows.append(Row(key_of(group, field), tensor, where, after, None if on_host else record.watched(field)))
         capture.records[group] = record.only(
             field for field, row in zip(record.tensors, rows, strict=True) if row.where is None
         )
@@ -318,32 +300,19 @@ class TensorPlane:
 
     def read(self, reader: RowsReader, groups: Iterable[GroupId]) -> dict[GroupId, Record]:
         """Read the rows of `groups`; on an executor thread. Changes nothing here."""
-        index = reader.read_json(_INDEX)
-        fields, jagged = index["fields"], index["jagged"]
-        tensors: dict[str, torch.Tensor] = {}
-        for read in reader.read_tensor_files(name for name in reader.names() if name.startswith("rows-")):
-            tensors.update(read)
         records: dict[GroupId, Record] = {}
-        for group in groups:
-            try:
-                rows = {field: tensors[f"{group}/{field}"] for field in fields[str(group)]}
-            except KeyError as missing:
-                raise CheckpointCorrupt(
-                    f"group {group} is in the buffer index of the checkpoint, but its rows are not there "
-                    f"({missing.args[0]!r} is missing). The checkpoint was damaged or edited; restore an earlier one."
-                ) from missing
+        for group, rows, jagged in read_rows(reader, groups):
             digests = (
                 {field: digest_of(tensor) for field, tensor in rows.items()} if self._wants_digest(group) else None
             )
             # Blocking, so that no event is needed; where a row was saved from does not matter.
             placed = {field: tensor.to(self.device) for field, tensor in rows.items()}
-            dimensions = checked_dimensions(group, jagged.get(str(group), {}), placed)
             records[group] = Record(
                 group,
                 MappingProxyType(placed),
                 MappingProxyType({field: version_of(tensor) for field, tensor in placed.items()}),
                 digests,
-                jagged=MappingProxyType(dimensions),
+                jagged=MappingProxyType(jagged),
             )
         return records
 

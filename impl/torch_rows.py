@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import torch
 
 from .errors import UsageError
 from .plane import Rows
 from .store.tensor_format import QUANTISED
-from .torch_jagged import is_jagged, taken_apart
+from .torch_jagged import is_jagged, put_together, taken_apart
+from .torch_readiness import cloned, is_small_view
 
 _LONGEST_FIELD = 900
 
@@ -63,3 +67,23 @@ def checked_rows(rows: Rows, argument: str = "rows") -> tuple[dict[str, torch.Te
             )
         tensors.update(parts)
     return tensors, jagged
+
+
+def require_rows(group: int, rows: object) -> None:
+    """Refuse what is no mapping of at least one field."""
+    if not isinstance(rows, Mapping) or not rows:
+        raise UsageError(
+            f"rows of group {group}: {type(rows).__name__} given; a group's rows are a mapping of at least one "
+            "field name to a tensor."
+        )
+
+
+def derived(rows: Rows, columns: Rows) -> Rows:
+    """`rows` with `columns` added or replaced, checked like staged rows."""
+    if not isinstance(columns, Mapping) or not columns:
+        raise UsageError(
+            f"columns: {type(columns).__name__} given; they are a mapping of at least one field name to a tensor."
+        )
+    checked, jagged = checked_rows(columns, "columns")
+    owned = {field: cloned(tensor) if is_small_view(tensor) else tensor for field, tensor in checked.items()}
+    return MappingProxyType({**rows, **put_together(owned, jagged)})

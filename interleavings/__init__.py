@@ -14,6 +14,7 @@ from .replaying import ReplayResult, replay
 from .result import Failure, Result
 from .subject import Program, Subject
 from .trace import Step, Trace
+from .waits import Wait, register_wait
 from .walkers import register_walker
 
 __all__ = [
@@ -28,8 +29,10 @@ __all__ = [
     "Trace",
     "TraceUnreadable",
     "Violation",
+    "Wait",
     "emit",
     "explore",
+    "register_wait",
     "register_walker",
     "replay",
 ]

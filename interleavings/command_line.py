@@ -29,6 +29,8 @@ EXAMPLES = """examples:
   python -m interleavings check barrier --cancels 2
   python -m interleavings replay TRACE.json          walk a counterexample again
   python -m interleavings emit TRACE.json -o test_x.py
+  python -m interleavings explain TRACE.json -o page.html
+  python -m interleavings validate RUN.jsonl         a production trace: at which line does no action fit
 """
 
 
@@ -52,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--crashes", type=int, default=0, help="crashes anywhere (not built yet)")
     check.add_argument("--no-prune", action="store_true", help="enumerate schedules instead of states")
     check.add_argument("--max-seconds", type=float, help="stop each scenario after this time; the verdict is bounded")
-    check.add_argument("--workers", type=int, default=1, help="processes (only 1 for now)")
+    check.add_argument("--workers", type=int, default=1, help="processes that share each search; the same is found")
     check.add_argument("--ray", help="a Ray cluster (not built yet)")
     check.add_argument("--json", metavar="FILE", help="also write the results as JSON")
     check.add_argument("--output", metavar="DIR", default="build/counterexamples", help="where traces are written")
@@ -61,9 +63,12 @@ def _parser() -> argparse.ArgumentParser:
     emit = commands.add_parser("emit", help="write a trace as a self-contained pytest")
     emit.add_argument("trace")
     emit.add_argument("-o", "--output", required=True, metavar="FILE")
-    for name, what in (("explain", "a trace as a page"), ("validate", "a production trace against the machines")):
-        later = commands.add_parser(name, help=f"{what} (not built yet)")
-        later.add_argument("rest", nargs=argparse.REMAINDER)
+    explain = commands.add_parser("explain", help="write a trace as a page for the browser")
+    explain.add_argument("trace")
+    explain.add_argument("-o", "--output", required=True, metavar="FILE")
+    validate = commands.add_parser("validate", help="follow the trace of a production run through the machines")
+    validate.add_argument("trace", nargs="+", help="JSONL files of one run, in the order of its processes")
+    validate.add_argument("--json", metavar="FILE", help="also write the result as JSON")
     complete_files(parser)
     return parser
 
@@ -84,17 +89,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _replay(chosen.trace, console)
         if chosen.command == "emit":
             return _emit(chosen.trace, chosen.output, console)
-        raise WrongUse(f"{chosen.command} is not built yet")
+        if chosen.command == "explain":
+            return _explain(chosen.trace, chosen.output, console)
+        return _validate(chosen, console)
     except (WrongUse, TraceUnreadable, ExplorerUsageError) as fault:
         print(f"python -m interleavings: {fault}", file=sys.stderr)
         return WRONG_USE
 
 
 def _list(console: Console) -> int:
-    from .scenarios import SCENARIOS
+    from .scenarios import CONTROLS, SCENARIOS
 
     for scenario in SCENARIOS.values():
-        console.print(f"{scenario.name:10} {scenario.sentence} (cancels {scenario.cancels})")
+        console.print(f"{scenario.name:16} {scenario.sentence} (cancels {scenario.cancels})")
+    for scenario in CONTROLS.values():
+        console.print(f"{scenario.name:16} {scenario.sentence} (a control, which has to fail)")
     return HOLDS
 
 
@@ -106,8 +115,6 @@ def _check(chosen: argparse.Namespace, console: Console) -> int:
         raise WrongUse("--crashes is not built yet")
     if chosen.ray:
         raise WrongUse("--ray is not built yet")
-    if chosen.workers != 1:
-        raise WrongUse(f"--workers {chosen.workers}: several processes are not built yet; leave it out")
     from .scenarios import SCENARIOS, UnknownScenario, scenario_named
 
     try:
@@ -131,13 +138,17 @@ def _check(chosen: argparse.Namespace, console: Console) -> int:
 def _check_one(scenario: Any, chosen: argparse.Namespace, console: Console) -> tuple[dict[str, Any], int]:
     cancels = scenario.cancels if chosen.cancels is None else chosen.cancels
     coverage = Coverage()
+    program = scenario.program(coverage)
+    program.collected = coverage
     expected = scenario.pinned.states if scenario.pinned and cancels == scenario.cancels else None
     with how_far(console, f"{scenario.name} …", "states") as shown:
         result = explore(
-            scenario.program(coverage),
+            program,
             cancels=cancels,
+            timers=scenario.timers,
             prune=not chosen.no_prune,
             max_seconds=chosen.max_seconds,
+            workers=chosen.workers,
             progress=lambda states, transitions, depth, seconds: shown.at(
                 states, expected, f"{scenario.name}, depth {depth} …"
             ),
@@ -147,7 +158,7 @@ def _check_one(scenario: Any, chosen: argparse.Namespace, console: Console) -> t
     console.print(f"{scenario.name}: {drift or result.summary()}")
     never = [name for name in scenario.actions() if not coverage.actions[name]]
     console.print(f"  {scenario.sentence}; cancels {cancels}, {result.runs:,} runs, {result.seconds:.1f} s")
-    if never:
+    if never and result.complete:
         console.print(f"  machine actions that no step took: {', '.join(never)}")
     path = _save_counterexample(scenario, result, Path(chosen.output), console)
     return {
@@ -282,6 +293,33 @@ def _emit(path: str, output: str, console: Console) -> int:
     _write(output, text)
     console.print(f"wrote {output}; run it: python -m pytest {output}")
     return HOLDS
+
+
+def _explain(path: str, output: str, console: Console) -> int:
+    from .conformance.pages import explain
+
+    _write(output, explain(read_document(path), path))
+    console.print(f"wrote {output}; open it in a browser")
+    return HOLDS
+
+
+def _validate(chosen: argparse.Namespace, console: Console) -> int:
+    from .validation import TraceUnreadable as RunUnreadable
+    from .validation import validate
+    from .validation.in_words import lines_about
+
+    try:
+        with console.status("following …") as status:
+            result = validate(
+                chosen.trace, lambda far: status.update(f"following … {far.events:,} events, {far.lines:,} lines")
+            )
+    except RunUnreadable as fault:
+        raise WrongUse(str(fault)) from None
+    for line in lines_about(result):
+        console.print(line, markup=False)
+    if chosen.json:
+        _write(chosen.json, json.dumps(result.document(), indent=2, ensure_ascii=False) + "\n")
+    return EXIT_STATUS[result.verdict]
 
 
 def _write(path: str, text: str) -> None:

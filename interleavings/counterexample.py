@@ -11,7 +11,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .deadlock import HolderWatch, blocked_tasks
+from .deadlock import HolderWatch, blocked_tasks, who_waits_for_whom
 from .describe import describe_choice
 from .errors import Diverged
 from .result import Failure, Stock
@@ -40,6 +40,8 @@ def retrace(setting: Setting, keys: Sequence[str], failure: Failure) -> tuple[tu
             run.step(target)
             watch.after_step(run, step.task if step.kind == "task-step" else "")
             found, options = look(run)
+            if run.subject.narrate is not None:
+                steps[-1] = dataclasses.replace(step, did=tuple(run.subject.narrate()))
         if failure.kind == NO_PROGRESS:
             if found is not None:
                 raise Diverged(len(keys), "", (str(failure),), (str(found),))
@@ -47,7 +49,10 @@ def retrace(setting: Setting, keys: Sequence[str], failure: Failure) -> tuple[tu
         if found is None or not failure.same_as(found):
             raise Diverged(len(keys), "", (str(failure),), (str(found or "no failure"),))
         if found.kind == "deadlock":
-            found = dataclasses.replace(found, details=blocked_tasks(run, watch))
+            details = blocked_tasks(run, watch)
+            circle = who_waits_for_whom(details)
+            message = f"{found.message}; {circle}" if circle else found.message
+            found = dataclasses.replace(found, message=message, details=details)
         return tuple(steps), found
 
 
@@ -67,4 +72,11 @@ def build_trace(setting: Setting, keys: Sequence[str], failure: Failure, stock: 
 def budgets_of(setting: Setting) -> Mapping[str, Any]:
     """Return what a replay has to allow for the steps to be possible."""
     rules = setting.rules
-    return {"cancels": rules.cancels, "atomic_callbacks": rules.atomic_callbacks, "timers": rules.timers}
+    budgets: dict[str, Any] = {
+        "cancels": rules.cancels,
+        "atomic_callbacks": rules.atomic_callbacks,
+        "timers": rules.timers,
+    }
+    if rules.identical is not None:  # it decides in which order a set of tasks is gone through
+        budgets["identical"] = [list(group) for group in rules.identical.groups]
+    return budgets

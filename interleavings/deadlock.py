@@ -9,16 +9,19 @@ from __future__ import annotations
 import asyncio
 import gc
 import types
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any, TypeAlias
 
-from .frames import frames_inwards, is_internal, place_of
+from .frames import describe_place, frames_inwards, is_internal, place_of
 from .judge import raised_at
 from .run import Run
 from .tasks import exception_of
+from .waits import explained
 
 _DEPTH = 4
 _BREADTH = 200
+_ON = " -> "
 
 
 class HolderWatch:
@@ -76,12 +79,13 @@ def blocked_tasks(run: Run, watch: HolderWatch) -> dict[str, Any]:
     waits_on: dict[str, list[str]] = {}
     for task in sorted(run.living(), key=run.loop.label_of):
         label = run.loop.label_of(task)
-        what, holders = _waits_for(run, task, watch)
+        chain = list(frames_inwards(task.get_coro()))
+        what, holders, at = _waits_for(run, task, watch, chain)
         waits_on[label] = holders
         entries.append(
             {
                 "task": label,
-                "at": place_of(task.get_coro()),
+                "at": at or place_of(task.get_coro()),
                 "waits for": what,
                 "held by": ", ".join(holders) if holders else None,
             }
@@ -89,7 +93,7 @@ def blocked_tasks(run: Run, watch: HolderWatch) -> dict[str, Any]:
     details: dict[str, Any] = {"blocked": entries}
     circle = _circle(waits_on)
     if circle:
-        details["circle"] = " -> ".join(circle)
+        details["circle"] = _ON.join(circle)
     failures = [
         f"{run.loop.label_of(task)}: {exception_of(task)!r} raised at {raised_at(error)}"
         for task in run.unseen
@@ -100,19 +104,26 @@ def blocked_tasks(run: Run, watch: HolderWatch) -> dict[str, Any]:
     return details
 
 
-def _waits_for(run: Run, task: Any, watch: HolderWatch) -> tuple[str, list[str]]:
-    """Return what a task waits for, in words, and the labels of the tasks that it waits on."""
+Chain: TypeAlias = list[tuple[types.CodeType, Any, Any]]
+
+
+def _waits_for(run: Run, task: Any, watch: HolderWatch, chain: Chain) -> tuple[str, list[str], str]:
+    """Return what a task waits for, in words, the labels of the tasks that it waits on, and where, if that is known."""
     waiter = task._fut_waiter
     if waiter is None:
-        return "its turn", []
+        return "its turn", [], ""
     if isinstance(waiter, asyncio.Task):
         label = run.loop.label_of(waiter)
-        return f"task {label}", [label]
+        return f"task {label}", [label], ""
+    for number in reversed(range(len(chain))):  # the innermost that says what it waits for
+        code, frame, _ = chain[number]
+        told = explained(code, frame.f_locals)
+        if told is not None:
+            return told.what, _labels(run, told.held_by), _caller(chain[:number])
     children = getattr(waiter, "_children", None)
     if children:
         labels = _pending(run, children)
-        return f"gather of {', '.join(labels) or 'futures'}", labels
-    chain = list(frames_inwards(task.get_coro()))
+        return f"gather of {', '.join(labels) or 'futures'}", labels, ""
     found = None
     for code, frame, _ in chain:
         if not is_internal(code):
@@ -122,9 +133,21 @@ def _waits_for(run: Run, task: Any, watch: HolderWatch) -> tuple[str, list[str]]
     if found is not None:
         owner, word, holders = found
         name = _name_of(owner, chain) if owner is not None else ""
-        return f"{word} {name}".rstrip(), holders
+        return f"{word} {name}".rstrip(), holders, ""
     name = _name_of(waiter, chain)
-    return f"future {name}".rstrip(), []
+    return f"future {name}".rstrip(), [], ""
+
+
+def _caller(chain: Chain) -> str:
+    """Return where a function that says what it waits for was called: not in a context manager's own methods."""
+    called = [(code, frame) for code, frame, _ in chain if not code.co_name.startswith("__")]
+    return describe_place(called[-1][0], called[-1][1].f_lineno) if called else ""
+
+
+def who_waits_for_whom(details: Mapping[str, Any]) -> str:
+    """Return the circle of a deadlock as a sentence; '' without one."""
+    circle = details.get("circle", "").split(_ON)
+    return ", ".join(f"{one} waits for {other}" for one, other in pairwise(circle))
 
 
 def _primitive(run: Run, code: types.CodeType, held: Any, watch: HolderWatch) -> tuple[Any, str, list[str]] | None:
@@ -152,12 +175,18 @@ def _primitive(run: Run, code: types.CodeType, held: Any, watch: HolderWatch) ->
     return None
 
 
+def _labels(run: Run, holders: Iterable[Any]) -> list[str]:
+    """The labels of those that live, whether they are given as tasks or by name."""
+    named = [run.loop.labels.get(holder) if isinstance(holder, str) else holder for holder in holders]
+    return [run.loop.label_of(task) for task in named if task is not None and not task.done()]
+
+
 def _pending(run: Run, futures: Any) -> list[str]:
     tasks = [future for future in futures if isinstance(future, asyncio.Task) and not future.done()]
     return sorted(run.loop.label_of(task) for task in tasks)
 
 
-def _name_of(value: Any, chain: list[tuple[types.CodeType, Any, Any]]) -> str:
+def _name_of(value: Any, chain: Chain) -> str:
     """Return how the user's code calls an object: a variable, or an attribute reached from one."""
     for code, frame, _ in reversed(chain):
         if is_internal(code):

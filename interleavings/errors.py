@@ -26,6 +26,19 @@ class ForbiddenCall(RuntimeError):
         self.place = place
 
 
+class ToldApart(ForbiddenCall):
+    """The program looked at the name of a task that is declared identical to others, so it can tell them apart."""
+
+    def __init__(self, name: str, place: str) -> None:
+        RuntimeError.__init__(
+            self,
+            f"{name} was called at {place}, and tasks are declared identical: their names tell them apart, so states "
+            "that differ only in who is who are not one state. Leave out identical=, or do without the name",
+        )
+        self.name = name
+        self.place = place
+
+
 class Violation(Exception):
     """A property does not hold after this step. Raised by a subject's `observe`."""
 
@@ -58,6 +71,25 @@ class Diverged(Exception):
         if extra:
             parts.append(f"enabled now but not before: {', '.join(extra)}")
         super().__init__(f"program is not deterministic: step {step}: {reason or '; '.join(parts) or 'another order'}")
+
+    @classmethod
+    def worded(cls, text: str) -> Diverged:
+        """Return one with a text that another process made."""
+        error = cls.__new__(cls)
+        Exception.__init__(error, text)
+        error.step, error.asked = 0, ""
+        return error
+
+
+class WorkerLost(Exception):
+    """A worker process was killed, again and again, while it had the same states to evaluate. Internal."""
+
+    def __init__(self, status: int | None) -> None:
+        how = f"by signal {-status}" if status is not None and status < 0 else f"with status {status}"
+        super().__init__(
+            f"worker processes ended {how} over the same states; likely cause: memory ran out, or the program ends its "
+            "process. Use fewer workers, or one"
+        )
 
 
 class Unwalkable(Exception):

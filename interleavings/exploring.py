@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Literal, get_args
 
 from .counterexample import NO_PROGRESS, build_trace
-from .errors import Diverged, ExplorerUsageError, ForbiddenCall, Unwalkable
+from .errors import Diverged, ExplorerUsageError, ForbiddenCall, Unwalkable, WorkerLost
+from .folded_search import FoldedSearch
 from .forbidden import Fence
 from .graph import choices_of_a_circle, count_schedules, traps
+from .identical import Declared, identical_from
+from .preemptions import FewestPreemptions
 from .result import Failure, Result, Stock
 from .run import Rules
 from .search import Exploration, Order, Progress, Search
 from .setting import Limits, Setting, clock, paused_collection
 from .stock import stock_label
 from .subject import Program
+from .team import TeamSearch
 from .unpruned import enumerate_schedules
 
 _UNWALKABLE_SCHEDULES = 20_000
@@ -27,7 +32,7 @@ def explore(
     cancels: int = 0,
     crashes: int = 0,
     state: Callable[[], Any] | None = None,
-    identical: Sequence[str] = (),
+    identical: Declared = (),
     prune: bool = True,
     invariant: Callable[[], object] | None = None,
     max_states: int | None = None,
@@ -39,27 +44,34 @@ def explore(
     patience: int = 1_000,
     allow: tuple[str, ...] = (),
     progress: Progress | None = None,
+    workers: int = 1,
 ) -> Result:
     """Explore every schedule of a program and return the verdict.
 
     `program` returns a fresh coroutine, or a `Subject`, each time it is called. `cancels` is how many times the
-    environment may cancel a task. `state` declares the shared state, `invariant` is asked in every state. `prune=False`
-    enumerates schedules instead of states; `max_states` then bounds their number. `timers="anytime"` lets the earliest
-    timer fire although something could still run, as it may when a step takes long. `keep_going` collects the outcomes
-    of all schedules instead of stopping at the first failure. `patience` is how many timers may fire in a row without
-    a step of the main coroutine.
+    environment may cancel a task. `state` declares the shared state, `invariant` is asked in every state. `identical`
+    names tasks that do the same to the same (a list of names, or several lists): states that differ only in which of
+    them is which are one, and a declaration that is not true is refused. `prune=False` enumerates schedules instead of
+    states; `max_states` then bounds their number. `timers="anytime"` lets the earliest timer fire although something
+    could still run, as it may when a step takes long. `order` decides which counterexample comes first: a shortest one
+    ("breadth"), or one that interrupts tasks least ("fewest-preemptions"). `keep_going` collects the outcomes of all
+    schedules instead of stopping at the first failure. `patience` is how many timers may fire in a row without a step
+    of the main coroutine. `workers` is how many processes share the search; they are forked, so any program will do,
+    and what is found is the same.
     """
-    _check(cancels, crashes, identical, max_states, max_seconds, timers, order, patience)
-    rules = Rules(cancels=cancels, atomic_callbacks=atomic_callbacks, timers=timers)
+    _check(cancels, crashes, max_states, max_seconds, timers, order, patience)
+    _check_workers(workers, prune, order)
+    members = identical_from(identical) if identical else None
+    rules = Rules(cancels=cancels, atomic_callbacks=atomic_callbacks, timers=timers, identical=members)
     limits = Limits(max_states=max_states, max_seconds=max_seconds, patience=patience)
     with Fence(tuple(allow)) as fence, paused_collection():
         setting = Setting(program, rules, fence, state, invariant)
-        verdict = _Verdict(setting, limits, keep_going)
+        verdict = _Verdict(setting, limits, keep_going, workers)
         try:
             if prune:
                 return verdict.pruned(order, progress)
             return verdict.unpruned(None)
-        except (Diverged, ForbiddenCall) as error:
+        except (Diverged, ForbiddenCall, WorkerLost) as error:
             if fence.interrupted and isinstance(error, Diverged):
                 return verdict.interrupted()  # somebody pressed Ctrl-C during a step; it did not come again
             return verdict.inconclusive(str(error))
@@ -68,34 +80,54 @@ def explore(
 class _Verdict:
     """Turns what a search found into a result."""
 
-    def __init__(self, setting: Setting, limits: Limits, keep_going: bool) -> None:
+    def __init__(self, setting: Setting, limits: Limits, keep_going: bool, workers: int) -> None:
         self._setting = setting
         self._limits = limits
         self._keep_going = keep_going
+        self._workers = workers
         self._stop_at: Callable[[Failure], bool] = (lambda failure: False) if keep_going else (lambda failure: True)
         self._found = Exploration()
 
     def pruned(self, order: Order, progress: Progress | None) -> Result:
-        search = Search(self._setting, self._limits, order=order, stop_at=self._stop_at, progress=progress)
+        search = self._search(order, progress)
         self._found = found = search.found
         try:
-            search.run()
+            if isinstance(search, TeamSearch):
+                search.run_with(self._workers)
+            else:
+                search.run()
         except Unwalkable as error:
             return self.unpruned(error.reason)
         except KeyboardInterrupt:
             found.stopped = _INTERRUPTED
         failing = next((state for state in found.states if state.failure is not None), None)
         if failing is not None and failing.failure is not None:
-            return self._fails(failing.failure, failing.path())
+            return self._fails(failing.failure, search.keys_to(failing))
         if found.stalled is not None:
-            return self._stalled(found)
+            return self._stalled(search.keys_to(found.stalled))
         if found.stopped is not None:
             return self._result("bounded", why=found.stopped)
         never = traps(found.states)
         if never:
             failure = Failure(NO_PROGRESS, NO_PROGRESS, "the program turns in a circle and can never end from here")
-            return self._fails(failure, never[0].path())
+            return self._fails(failure, search.keys_to(never[0]))
         return self._complete(found)
+
+    def _search(self, order: Order, progress: Progress | None) -> Search:
+        """Choose the search. What a `Subject` declares about identical tasks is known once there is one."""
+        setting = self._setting
+        if setting.rules.identical is None:
+            with setting.start() as run:
+                setting.rules = replace(setting.rules, identical=run.loop.identical)
+        kind = Search if self._workers == 1 else TeamSearch
+        if order == "fewest-preemptions":
+            kind = FewestPreemptions
+        if setting.rules.identical is not None:
+            if kind is not Search:
+                other = "workers=" if self._workers > 1 else f"order={order!r}"
+                raise ExplorerUsageError(f"{other} and identical= do not go together; leave one of them out")
+            kind = FoldedSearch
+        return kind(setting, self._limits, order=order, stop_at=self._stop_at, progress=progress)
 
     def _complete(self, found: Exploration) -> Result:
         schedules = count_schedules(found.states)
@@ -106,11 +138,10 @@ class _Verdict:
             return self._result("bounded", why="callbacks ran at once instead of in every order", spin=spin)
         return self._result("holds", complete=True, schedules=schedules, spin=spin)
 
-    def _stalled(self, found: Exploration) -> Result:
-        assert found.stalled is not None
+    def _stalled(self, keys: list[str]) -> Result:
         text = f"no progress: {self._limits.patience} timers fired in a row and no main coroutine ran"
         failure = Failure(NO_PROGRESS, NO_PROGRESS, text)
-        trace = build_trace(self._setting, found.stalled.path(), failure, "unknown")
+        trace = build_trace(self._setting, keys, failure, "unknown")
         blocked = "; ".join(
             f"{entry['task']} at {entry['at']} waits for {entry['waits for']}"
             for entry in trace.failure.details["blocked"]
@@ -179,10 +210,18 @@ class _Verdict:
         )
 
 
+def _check_workers(workers: int, prune: bool, order: str) -> None:
+    if type(workers) is not int or workers < 1:
+        raise ExplorerUsageError(f"workers={workers!r}: it is a number of processes, 1 or more")
+    if workers > 1 and not prune:
+        raise ExplorerUsageError(f"workers={workers} with prune=False: an enumeration runs in one process")
+    if workers > 1 and order != "breadth":
+        raise ExplorerUsageError(f"workers={workers} with order={order!r}: several processes search breadth first only")
+
+
 def _check(
     cancels: int,
     crashes: int,
-    identical: Sequence[str],
     max_states: int | None,
     max_seconds: float | None,
     timers: str,
@@ -195,15 +234,13 @@ def _check(
             raise ExplorerUsageError(f"{name}={number!r}: it is a number of times, 0 or more")
     if crashes:
         raise ExplorerUsageError(f"crashes={crashes}: the explorer does not crash programs yet; use cancels=")
-    if identical:
-        raise ExplorerUsageError("identical=: the explorer does not fold identical tasks yet; leave it out")
     if max_states is not None and (type(max_states) is not int or max_states < 1):
         raise ExplorerUsageError(f"max_states={max_states!r}: it is a number of states, 1 or more, or None")
     if max_seconds is not None and not max_seconds > 0:
         raise ExplorerUsageError(f"max_seconds={max_seconds!r}: it is a time above 0, or None")
     if timers not in ("idle", "anytime"):
         raise ExplorerUsageError(f"timers={timers!r}: it is 'idle' or 'anytime'")
-    if order not in ("breadth", "depth"):
-        raise ExplorerUsageError(f"order={order!r}: it is 'breadth' or 'depth'")
+    if order not in get_args(Order):
+        raise ExplorerUsageError(f"order={order!r}: it is {', '.join(map(repr, get_args(Order)))}")
     if type(patience) is not int or patience < 1:
         raise ExplorerUsageError(f"patience={patience!r}: it is a number of timers, 1 or more")

@@ -12,10 +12,11 @@ import gc
 import hashlib
 import marshal
 import random
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .errors import Unwalkable
-from .loop import key_of
+from .loop import ExplorerHandle, key_of
 from .tasks import STEP_WRAPPER, ExplorerTask, stepped_task
 from .walkers import Walk, describe, find_path
 
@@ -34,18 +35,54 @@ def fingerprint(run: Run) -> bytes:
     except Unwalkable as error:
         path = find_path(_walk_for(run), error.subject)
         raise Unwalkable(error.subject, f"{error.reason}: {describe(error.subject)}, reached by {path}") from None
+    return digest_of(walk)
+
+
+def reading_of(value: Any) -> bytes:
+    """Return 128 bits of any value by itself, the same in every process."""
+    walk = Walk(0.0, {}, declared=False)
+    walk.stack.append(value)
+    try:
+        walk.run()
+    except Unwalkable as error:
+        raise Unwalkable(
+            error.subject, f"{error.reason}: {describe(error.subject)}, which observe() returned"
+        ) from None
+    return digest_of(walk)
+
+
+def digest_of(walk: Walk) -> bytes:
+    """Return 128 bits of what a reading wrote."""
     return hashlib.blake2b(marshal.dumps(walk.out, _MARSHAL_VERSION), digest_size=16).digest()
 
 
 def _walk_for(run: Run) -> Walk:
-    walk = Walk(run.loop.now, run.base_context, run.declared)
+    walk = walk_of(run)
     roots = _roots(run)
     walk.keep.append(roots)
     walk.stack.extend(roots[::-1])
     return walk
 
 
+def walk_of(run: Run) -> Walk:
+    """Begin a reading of the state a run is in."""
+    walk = Walk(run.loop.now, run.base_context, run.declared, run.subject.horizon)
+    walk.hashed = run.loop.hashed_futures > 0
+    return walk
+
+
 def _roots(run: Run) -> list[Any]:
+    roots = shared_roots(run)
+    living = run.living()
+    roots.append(len(living))
+    roots.extend(sorted(living, key=run.loop.label_of))
+    roots.extend(run.mains)
+    roots.extend(waiting_roots(run, key_of, _key))
+    return roots
+
+
+def shared_roots(run: Run) -> list[Any]:
+    """Return what is read before any task: budgets, what was declared, and what the last assertions hold on to."""
     loop, subject = run.loop, run.subject
     roots: list[Any] = [run.cancels_left, run.observed]
     if loop.clock_read:
@@ -61,16 +98,19 @@ def _roots(run: Run) -> list[Any]:
         roots.append(state())
     roots.append(subject.finish)
     roots.append(run.invariant)
-    living = run.living()
-    roots.append(len(living))
-    roots.extend(sorted(living, key=loop.label_of))
-    roots.extend(run.mains)
+    return roots
+
+
+def waiting_roots(run: Run, handle_name: Callable[[ExplorerHandle], str], name: Callable[[Any], str]) -> list[Any]:
+    """Return what may happen next, each with its name: handles, timers, jobs; and the failures nobody has seen."""
+    loop = run.loop
+    roots: list[Any] = []
     handles = [handle for handle in loop.ready if not handle._cancelled]
     if not run.fifo:
-        handles.sort(key=key_of)
+        handles.sort(key=handle_name)
     roots.append(len(handles))
     for handle in handles:
-        roots.append(key_of(handle))
+        roots.append(handle_name(handle))
         callback: Any = handle._callback
         task = stepped_task(callback)
         if not isinstance(task, ExplorerTask) or handle._context is not task.context:
@@ -84,14 +124,19 @@ def _roots(run: Run) -> list[Any]:
             roots.append(handle._args)
     if loop.timers:
         roots.append("timers")
-        for timer in sorted(loop.timers, key=lambda timer: (timer._when, timer.key)):
-            roots.append(timer.key)
+        for timer in sorted(loop.timers, key=lambda timer: (timer._when, name(timer))):
+            roots.append(name(timer))
             roots.append(timer)
     if loop.jobs:
         roots.append("jobs")
-        for job in sorted(loop.jobs, key=lambda job: job.key):
-            roots.append(job.key)
+        for job in sorted(loop.jobs, key=name):
+            roots.append(name(job))
             roots.append(job)
     roots.append(len(run.unseen))
     roots.extend(run.unseen)
     return roots
+
+
+def _key(target: Any) -> str:
+    key: str = target.key
+    return key

@@ -27,12 +27,23 @@ class MachineModel(Protocol):
     def steps(self, state: Any) -> Iterable[Any]: ...
 
 
+class Words(Protocol):
+    """A machine in words, for the report of a failure."""
+
+    def rule(self, action: str) -> str:
+        """What an action does and when it is disabled."""
+
+    def state(self, state: Any) -> list[str]:
+        """Where a state stands."""
+
+
 class Remembered:
     """A model that works each step and each view out once: a search replays the same prefixes over and over."""
 
-    def __init__(self, model: MachineModel, view: Callable[[Any], View]) -> None:
+    def __init__(self, model: MachineModel, view: Callable[[Any], View], words: Words | None = None) -> None:
         self.initial = model.initial
         self.steps = model.steps
+        self.words = words
         self._model = model
         self._view = view
         self._steps: dict[tuple[Any, str, int | None], Any] = {}
@@ -52,6 +63,10 @@ class Remembered:
         return self._views[state]
 
 
+#: Numbers that tell events apart, and tell a reader nothing.
+ONLY_NUMBERS = frozenset({"section", "sequence"})
+
+
 @dataclass(frozen=True)
 class Event:
     """One event of the implementation."""
@@ -60,7 +75,8 @@ class Event:
     fields: Mapping[str, Any]
 
     def __str__(self) -> str:
-        shown = ", ".join(f"{name}={value}" for name, value in self.fields.items() if value is not None)
+        left_out = {*ONLY_NUMBERS, *(name for name, value in self.fields.items() if value is None or value is False)}
+        shown = ", ".join(f"{name}={_plain(value)}" for name, value in self.fields.items() if name not in left_out)
         return f"{self.action}({shown})"
 
 
@@ -88,6 +104,16 @@ class Coverage:
     actions: Counter[str] = field(default_factory=Counter)
     stutters: Counter[str] = field(default_factory=Counter)
 
+    def clear(self) -> None:
+        """Count from nothing again."""
+        self.actions.clear()
+        self.stutters.clear()
+
+    def merge(self, other: Coverage) -> None:
+        """Add what was counted elsewhere."""
+        self.actions.update(other.actions)
+        self.stutters.update(other.stutters)
+
 
 class Follower:
     """One machine, followed through one run. Call it as a tracer; call `observe` after every step."""
@@ -109,6 +135,15 @@ class Follower:
         self._of_implementation = of_implementation
         self._coverage = coverage
         self._pending: list[Event] = []
+        self.history: list[Event] = []
+        """What was followed so far, for the report of a failure."""
+        self.did: list[str] = []
+        """The events of the last step, in words."""
+
+    def with_rules(self, rules: Mapping[str, Rule]) -> Follower:
+        """The same follower, where these events mean something else."""
+        self._rules = {**self._rules, **rules}
+        return self
 
     def __call__(self, action: str, /, **fields: Any) -> None:
         """Take an event down; it is followed at the end of the step. Never raises into the implementation."""
@@ -120,37 +155,43 @@ class Follower:
         `on_action(action, state)` is called before each action of the machine, with the state it is taken in.
         """
         events, self._pending = self._pending, []
+        self.did = [str(event) for event in events if event.action in self._rules]
+        taken: list[str] = []
         for event in events:
-            self._follow(event, on_action)
+            taken += self._follow(event, on_action)
         machine, implementation = self._model.view(self.state), self._of_implementation()
         if machine != implementation:
             different = [n for n in machine if machine[n] != implementation.get(n)]
             raise Violation(
                 "refinement",
                 f"after this step the implementation and the machine {self.name!r} disagree about "
-                f"{', '.join(different)}; likely cause: a change of state without its event, or in another slot",
+                f"{', '.join(different)}; likely cause: a change of state without its event, or the other way round",
                 {
-                    "emitted in this step": [str(event) for event in events] or ["nothing"],
-                    "the machine has": {name: machine[name] for name in different},
-                    "the implementation has": {name: implementation.get(name) for name in different},
+                    "what its events should have moved": self._rules_of(taken) or ["nothing: it had no events"],
+                    **{
+                        f"{name}, where they differ": _apart(machine[name], implementation.get(name))
+                        for name in different
+                    },
                 },
             )
         return self.state  # type: ignore[no-any-return]
 
-    def _follow(self, event: Event, on_action: Callable[[str, Any], None] | None) -> None:
+    def _follow(self, event: Event, on_action: Callable[[str, Any], None] | None) -> list[str]:
+        """Take the actions that an event stands for; return their names."""
         rule = self._rules.get(event.action)
         if rule is None:
             if event.action in self._ignored:
-                return
+                return []
             raise Violation(
                 "refinement",
                 f"the implementation emitted {event}, which the machine {self.name!r} neither follows nor ignores; "
                 "name the event in interleavings/refinement.py",
             )
+        self.history.append(event)
         path = rule(event, self.state)
         if isinstance(path, Stutter):
             self._coverage.stutters[path.reason] += 1
-            return
+            return []
         for action, index in path:
             step = self._model.step_named(self.state, action, index)
             if step is None:
@@ -159,15 +200,42 @@ class Follower:
             if on_action is not None:
                 on_action(action, self.state)
             self.state = step.state
+        return [action for action, _ in path]
+
+    def _rules_of(self, actions: Iterable[str]) -> list[str]:
+        words = self._model.words
+        return [action if words is None else words.rule(action) for action in dict.fromkeys(actions)]
 
     def _not_enabled(self, event: Event, action: str, index: int | None) -> Violation:
         enabled = sorted({f"{s.action.name}{'' if s.index is None else f'({s.index})'}" for s in self._steps()})
         named = action if index is None else f"{action}({index})"
+        words = self._model.words
+        rule = {} if words is None else {"the rule": words.rule(action), "the machine is at": words.state(self.state)}
         return Violation(
             "refinement",
-            f"the implementation did {event}, but the machine {self.name!r} does not enable {named} there",
-            {"the machine enables": enabled or ["nothing"], "the machine is at": self.state._asdict()},
+            f"the implementation did {event} where the protocol forbids it: the machine {self.name!r} does not enable "
+            f"{named} there",
+            {**rule, "what may happen there": ", ".join(enabled) or "nothing"},
         )
 
     def _steps(self) -> Iterable[Any]:
         return self._model.steps(self.state)
+
+
+def _plain(value: Any) -> Any:
+    """Named tuples without their names, however deep."""
+    return tuple(map(_plain, value)) if isinstance(value, tuple) else value
+
+
+def _apart(machine: Any, implementation: Any) -> str:
+    """What each side has that the other has not; of what is no set, both."""
+    if isinstance(machine, frozenset) and isinstance(implementation, frozenset):
+        machine, implementation = machine - implementation, implementation - machine
+    return f"{_in_words(machine)} in the machine, {_in_words(implementation)} in the implementation"
+
+
+def _in_words(value: Any) -> str:
+    if not isinstance(value, frozenset | tuple):
+        return str(value)
+    parts = sorted(map(str, value)) if isinstance(value, frozenset) else [str(part) for part in value]
+    return ", ".join(parts) or "nothing"

@@ -24,6 +24,7 @@ from typing import Any
 from .errors import ExplorerUsageError
 from .loop import ExplorerLoop
 from .refusals import DEFINING_MODULES
+from .tasks import ExplorerTask
 
 _CLOCK = "Use the loop's virtual time (asyncio.sleep, loop.time()) or pass the clock in"
 _CHANCE = "Use random.Random(seed), or pass the value in"
@@ -96,6 +97,9 @@ class Fence:
         for owner, attribute, name, instead in _targets():
             if name not in self._allow:
                 self._replace(owner, attribute, self._guard(getattr(owner, attribute), name, instead))
+        self._replace(ExplorerTask, "get_name", self._nameless("Task.get_name", asyncio.Task.get_name))
+        self._replace(ExplorerTask, "__repr__", self._nameless("repr(task)", asyncio.Task.__repr__))
+        self._replace(asyncio, "all_tasks", self._nameless("asyncio.all_tasks", asyncio.all_tasks))
         self._replace(asyncio, "as_completed", self._in_order(asyncio.as_completed))
         self._replace(random, "seed", self._seeding(random.seed))
         self._replace(random.Random, "seed", self._instance_seeding(random.Random.seed))
@@ -144,6 +148,19 @@ class Fence:
             return original(started, **options)
 
         return ordered
+
+    def _nameless(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Refuse what would tell tasks apart that are declared identical: their names, and the order they began in."""
+
+        def asked(*args: Any, **options: Any) -> Any:
+            loop = self.loop
+            if loop is not None and loop.identical is not None and _is_the_programs(sys._getframe(1)):
+                task = args[0] if args else None
+                if not isinstance(task, ExplorerTask) or loop.identical.place(task.label) is not None:
+                    loop.refuse_to_tell_apart(name)
+            return original(*args, **options)
+
+        return asked
 
     def _seeding(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """`random.seed(value)` makes the module's functions repeatable: from here on they are allowed."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import hashlib
+import marshal
 import types
 from asyncio import base_events
 from collections.abc import Iterator
@@ -18,22 +20,25 @@ _INTERNAL_FILES = frozenset({contextlib.__file__})
 
 _KEPT_CODES = 10_000
 
-CodeRecord: TypeAlias = tuple[types.CodeType, tuple[str, int], tuple[str, ...]]
+CodeRecord: TypeAlias = tuple[types.CodeType, tuple[str, bytes], tuple[str, ...]]
 """A code object, the constant that stands for it, and the names of its locals, cells and free variables."""
 
 # By address, for speed; a record keeps its code alive, so no address is used twice while it is here.
 _records: dict[int, CodeRecord] = {}
 # By value: code that a program compiles anew in every run (a namedtuple, a dataclass) is the same code.
-_numbers: dict[tuple[types.CodeType, str], int] = {}
+_tags: dict[tuple[types.CodeType, str], tuple[str, bytes]] = {}
 
 
 def code_record(code: types.CodeType) -> CodeRecord:
-    """Return what is known of a code object; a number is shorter than a file's name in every state."""
+    """Return what is known of a code object. It is called by its content: other processes call it the same."""
     record = _records.get(id(code))
     if record is None:
         if len(_records) >= _KEPT_CODES:
             _records.clear()
-        tag = ("code", _numbers.setdefault((code, code.co_filename), len(_numbers)))
+        tag = _tags.get((code, code.co_filename))
+        if tag is None:
+            content = marshal.dumps((code.co_qualname, code), 2)
+            tag = _tags[code, code.co_filename] = ("code", hashlib.blake2b(content, digest_size=16).digest())
         names = tuple(dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars)))
         record = _records[id(code)] = (code, tag, names)
     return record

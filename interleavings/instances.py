@@ -88,7 +88,10 @@ _REFERENTS = frozenset((*_view_types(), classmethod, staticmethod, super))
 _HEAP_TYPE = 1 << 9
 _POINTER = 8 if sys.maxsize > 2**32 else 4
 # Standard-library classes whose instances are read even when the state is declared: they are asyncio's own.
-_READ_WHEN_DECLARED = ("asyncio", "contextlib", "functools", "collections", "types", "contextvars")
+# Iterators of the built-in types among them: a frame's place in its loop is no part of what a user declares.
+_READ_WHEN_DECLARED = (
+    "asyncio", "builtins", "collections", "contextlib", "contextvars", "functools", "itertools", "types",
+)  # fmt: skip
 
 
 def handler_for(kind: type, declared: bool) -> Handler:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .errors import ExplorerUsageError
+from .identical import Identical
+from .moments import Moment, plain
 from .refusals import RefusingLoop, calling_module
 from .tasks import (
     EAGER_FACTORY,
@@ -22,6 +24,7 @@ from .tasks import (
     ExplorerTask,
     coroutine_name,
     make_task,
+    number_of,
     stepped_task,
 )
 
@@ -109,8 +112,10 @@ class ExplorerLoop(RefusingLoop, asyncio.AbstractEventLoop):
         self.generators: list[weakref.ref[Any]] = []
         self.now = 0.0
         self.clock_read = False
+        self.relative = False  # the program was declared to look at distances of time alone
         self.random_seeded = False
         self.hashed_futures = 0
+        self.identical: Identical | None = None
         self.closing = False
         self._thread = threading.get_ident()
         self._factory: Any = None
@@ -119,6 +124,8 @@ class ExplorerLoop(RefusingLoop, asyncio.AbstractEventLoop):
     # -- what asyncio asks of a loop ---------------------------------------------------------------------------------
     def time(self) -> float:
         """Return the virtual time. A program that reads it makes absolute time a part of its state."""
+        if self.relative:
+            return Moment(self.now)
         caller = calling_module(1)
         if caller != "asyncio.timeouts":  # a Timeout's own deadline is followed relative to now
             self.clock_read = True
@@ -166,7 +173,7 @@ class ExplorerLoop(RefusingLoop, asyncio.AbstractEventLoop):
     ) -> asyncio.TimerHandle:
         if when is None:
             raise TypeError("when cannot be None")
-        timer = ExplorerTimer(when, callback, args, self, context, self.current_label())
+        timer = ExplorerTimer(plain(when), callback, args, self, context, self.current_label())
         if not self.closing:
             self.timers.append(timer)
         return timer
@@ -269,16 +276,26 @@ class ExplorerLoop(RefusingLoop, asyncio.AbstractEventLoop):
 
     def register(self, task: ExplorerTask) -> None:
         """Take in a task of ours."""
-        self.labels[task.label] = task
+        self._take_label(task)
         self.tasks.append(task)
 
     def relabel(self, task: ExplorerTask, name: str) -> None:
-        """Give a task that has not started the label of its name; its hash stays, sets may hold it already."""
+        """Give a task that has not started the label of its name; its hash stays, sets may hold it already.
+
+        Unless it is declared identical by its name: then nothing of the program's has seen it under another hash.
+        """
         if self.labels.get(task.label) is task:
             del self.labels[task.label]
         task.label = self.fresh_label(name, explicit=True)
         task.step_key = "task-step " + task.label
+        if self.identical is not None and self.identical.place(task.label) is not None:
+            task.number = number_of(self, task.label)
+        self._take_label(task)
+
+    def _take_label(self, task: ExplorerTask) -> None:
         self.labels[task.label] = task
+        if self.identical is not None and self.identical.place(task.label) is not None:
+            self.identical.seen.add(task.label)
 
     def fresh_label(self, name: str, *, explicit: bool) -> str:
         """Return a label that no living task has: the given name, or parent and coroutine with a number.
@@ -334,7 +351,21 @@ def key_of(handle: ExplorerHandle) -> str:
     return key
 
 
-def callback_name(callback: Any, args: Sequence[Any]) -> str:
+def name_of(target: Any, naming: Callable[[str], str]) -> str:
+    """Return the name of any choice with every label in it put another way."""
+    if isinstance(target, ExplorerHandle):
+        task = stepped_task(target._callback)
+        if task is not None:
+            return "task-step " + naming(target._loop.label_of(task))
+        return "callback " + callback_name(target._callback, target._args or (), naming)
+    if isinstance(target, ExplorerTimer):
+        return f"timer {callback_name(target._callback, target._args or (), naming)} of {naming(target.owner)}"
+    if isinstance(target, Job):
+        return f"job {callback_name(target.function, target.args, naming)} of {naming(target.owner)}"
+    return "cancel " + naming(target.get_loop().label_of(target))
+
+
+def callback_name(callback: Any, args: Sequence[Any], naming: Callable[[str], str] = str) -> str:
     """Return a callback's qualified name with the labels of the tasks it is called for."""
     labels = []
     function = callback
@@ -343,11 +374,11 @@ def callback_name(callback: Any, args: Sequence[Any]) -> str:
         function = function.func
     bound = getattr(function, "__self__", None)
     if isinstance(bound, contextvars.Context) and args:  # to_thread runs `context.run(function, ...)`
-        return callback_name(args[0], args[1:])
+        return callback_name(args[0], args[1:], naming)
     if isinstance(bound, Job):
-        return f"delivery of {bound.key}"
+        return f"delivery of {bound.key if naming is str else name_of(bound, naming)}"
     for value in (bound, *args):
         if isinstance(value, ExplorerTask):
-            labels.append(value.label)
+            labels.append(naming(value.label))
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     return f"{name}({', '.join(labels)})"

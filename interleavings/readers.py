@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextvars
+import ctypes
 import gc
 import types
 import warnings
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from .errors import Unwalkable
 from .frames import read_frame
 from .loop import ExplorerHandle, ExplorerLoop, ExplorerTimer, Job
+from .moments import Moment, plain
 from .tasks import STEP_WRAPPER, ExplorerFuture, ExplorerTask, attributes_of
 
 if TYPE_CHECKING:
@@ -74,13 +76,22 @@ def _defaultdict(walk: Walk, value: Any) -> None:
 
 
 def _set(walk: Walk, value: Any) -> None:
-    """Iteration order where hashes are stable; sorted where they are not; else it cannot be told apart."""
+    """Iteration order where hashes are stable; sorted where they are not; else it cannot be told apart.
+
+    How large the table is and how many members have left it decide in which order the next ones will stand.
+    """
     members = list(value)
+    walk.out.append(_layout(value))
     if not all(type(member) in _STABLE_HASH for member in members):
         members = _sorted_members(walk, members, value)
     walk.out.append((type(value).__qualname__,))
     walk.out.append(len(members))
     walk.stack.extend(members[::-1])
+
+
+def _layout(value: Any) -> tuple[int, int]:
+    """Return the size of a set's table and how many entries were ever used: members that have left count on in it."""
+    return value.__sizeof__(), ctypes.c_ssize_t.from_address(id(value) + object.__basicsize__).value
 
 
 def _sorted_members(walk: Walk, members: list[Any], whole: Any) -> list[Any]:
@@ -103,7 +114,7 @@ def _order(walk: Walk, member: Any) -> tuple[str, str]:
         parts = [_order(walk, part) for part in member]
         return kind.__name__, repr(sorted(parts) if kind is frozenset else parts)
     if isinstance(member, ExplorerTask):
-        return "task", member.label
+        return "task", member.label if walk.naming is None else walk.naming(member.label)
     if isinstance(member, (type, types.FunctionType)):
         return kind.__name__, f"{member.__module__}.{member.__qualname__}"
     number = walk.memo.get(id(member))
@@ -163,9 +174,16 @@ def _frame(walk: Walk, value: Any) -> None:
     walk.stack.extend(held)
 
 
+def _number_of(future: ExplorerFuture) -> int | None:
+    """Return the number by which sets go through futures; None for one that nobody has hashed."""
+    return future.number if hasattr(future, "number") else None
+
+
 def read_future(walk: Walk, value: Any) -> None:
     state = value._state
     walk.out.append(("future", state))
+    if walk.hashed and isinstance(value, ExplorerFuture):
+        walk.out.append(_number_of(value))
     attributes = attributes_of(value)
     if attributes:
         walk.stack.append(attributes)
@@ -181,9 +199,15 @@ def read_future(walk: Walk, value: Any) -> None:
 
 def read_task(walk: Walk, value: Any) -> None:
     state = value._state
+    naming = walk.naming
+    if naming is not None and isinstance(value, ExplorerTask) and naming.identical.place(value.label) is not None:
+        name = naming(value.label)  # all members have one number, and nobody can ask for their names
+    else:
+        name = asyncio.Task.get_name(value)
+        naming = None
     if state == "PENDING":
-        walk.out.append(("task", value.get_name()))
-        if isinstance(value, ExplorerTask):
+        walk.out.append(("task", name))
+        if naming is None and isinstance(value, ExplorerTask):
             walk.out.append(value.label)  # names the choices
             walk.out.append(value.number)  # orders sets
         walk.out.append(value._must_cancel)
@@ -193,7 +217,7 @@ def read_task(walk: Walk, value: Any) -> None:
         walk.stack.append(value._fut_waiter)
         walk.stack.append(value.get_coro())
     else:
-        walk.out.append(("ended task", value.get_name()))
+        walk.out.append(("ended task", name))
         walk.out.append(isinstance(value, ExplorerTask) and value.looked_at)
     read_future(walk, value)
 
@@ -238,10 +262,17 @@ def _timeout(walk: Walk, value: Any) -> None:
     for name in sorted(value.__dict__):
         held = value.__dict__[name]
         if name == "_when" and held is not None:
-            held = held - walk.now
+            held = plain(held) - walk.now
         walk.stack.append(held)
         walk.stack.append(name)
     walk.out.append(len(value.__dict__))
+
+
+def _moment(walk: Walk, value: Moment) -> None:
+    """A moment by its age. Not numbered: whether two equal ones are one object says nothing."""
+    del walk.memo[id(value)]
+    age = walk.now - plain(value)
+    walk.out.append(("moment", "old" if walk.horizon is not None and age > walk.horizon else age))
 
 
 def _job(walk: Walk, value: Job) -> None:
@@ -318,6 +349,7 @@ BUILT_IN: dict[type, Handler] = {
     ExplorerHandle: read_handle,
     ExplorerTimer: read_timer,
     Job: _job,
+    Moment: _moment,
     BaseException: read_exception,
     weakref.ref: read_weak,
     ExplorerLoop: constant(("loop",)),

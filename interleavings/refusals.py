@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, NoReturn
 
-from .errors import ForbiddenCall
+from .errors import ForbiddenCall, ToldApart
 
 # A call is looked for behind their frames: the module that defines a function is not the one that calls it.
 DEFINING_MODULES = frozenset({"random", "secrets", "socket", "subprocess", "threading", "uuid", "concurrent"})
@@ -55,6 +55,12 @@ class RefusingLoop:
     def refuse(self, name: str, instead: str) -> NoReturn:
         """Raise and remember a forbidden call: a program that swallows it has made it all the same."""
         error = ForbiddenCall(name, calling_place(), instead)
+        self.forbidden.append(error)
+        raise error
+
+    def refuse_to_tell_apart(self, name: str) -> NoReturn:
+        """Raise and remember that the program asked for a name which identical tasks have none of."""
+        error = ToldApart(name, calling_place())
         self.forbidden.append(error)
         raise error
 

@@ -18,6 +18,7 @@ from .describe import describe_choice
 from .errors import ForbiddenCall
 from .forbidden import Fence
 from .frames import function_in
+from .identical import identical_from
 from .result import Failure
 from .run import Rules, Run, Target
 from .setting import Setting, look, paused_collection
@@ -76,6 +77,7 @@ def replay(
         cancels=int(budgets.get("cancels", 0)),
         atomic_callbacks=bool(budgets.get("atomic_callbacks", False)),
         timers=budgets.get("timers", "idle"),
+        identical=identical_from(budgets["identical"]) if budgets.get("identical") else None,
     )
     with Fence(allow) as fence, paused_collection():
         setting = Setting(program, rules, fence, None, invariant)

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 from .errors import ExplorerUsageError, ForbiddenCall, Violation
 from .forbidden import Fence
 from .frames import frames_inwards
+from .identical import Identical, identical_from
 from .loop import ExplorerHandle, ExplorerLoop, ExplorerTimer, Job, key_of
 from .result import Failure
 from .subject import Program, Subject, fresh_subject
@@ -35,6 +36,7 @@ class Rules:
     atomic_callbacks: bool = False
     fifo: bool = False
     timers: Literal["idle", "anytime"] = "idle"
+    identical: Identical | None = None
 
 
 class Run:
@@ -47,13 +49,13 @@ class Run:
         fence: Fence,
         state: Callable[[], Any] | None,
         invariant: Callable[[], object] | None,
-        observed: dict[Hashable, int],
+        observed: dict[Hashable, Any],
     ) -> None:
         self.rules = rules
         self.fifo = rules.fifo
         self.cancels_left = rules.cancels
         self.loop = ExplorerLoop()  # type: ignore[abstract]  # the refused methods are added by name
-        self.observed = -1  # the number of what the observer returned last
+        self.observed: Any = -1  # what stands for the observer's last answer
         self._observed = observed
         self.unseen: list[Any] = []  # ended tasks whose failure nobody has looked at yet
         self.outcome: str | None = None
@@ -74,6 +76,9 @@ class Run:
             raise
         finally:
             fence.loop = None
+        declared = self.subject.identical
+        self.loop.identical = rules.identical or (identical_from(declared) if declared else None)
+        self.loop.relative = self.subject.horizon is not None
         self.state = self.subject.state or state
         self.invariant = self.subject.invariant or invariant
         self.declared = self.state is not None

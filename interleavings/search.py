@@ -11,7 +11,7 @@ as its prefix was. That saves about half of all replays and changes nothing in t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -21,20 +21,22 @@ from .result import Failure
 from .run import Run, Target
 from .setting import Limits, Setting, clock, look
 
-Order: TypeAlias = Literal["breadth", "depth"]
+Order: TypeAlias = Literal["breadth", "depth", "fewest-preemptions"]
 Progress: TypeAlias = Callable[[int, int, int, float], None]
 """Called now and then with states, transitions, depth and seconds."""
 
+_KINDS = {"task-step": 0, "callback": 1, "timer": 2, "job": 3, "cancel": 4}
 _SHORTEST_CHAIN = 8
 _PROGRESS_EVERY = 50
-_SHARED = "does it use an object that was made outside of it and that an earlier run changed, or a set of objects?"
+SHARED = "does it use an object that was made outside of it and that an earlier run changed, or a set of objects?"
 
 
 class State:
     """One distinct state: what is enabled in it, where each choice leads, and the first way it was reached."""
 
     __slots__ = (
-        "depth", "failure", "identity", "idle", "names", "options", "outcome", "parent", "targets", "unknown", "via"
+        "depth", "failure", "identity", "idle", "names", "options", "outcome", "parent", "targets", "unknown", "via",
+        "way",
     )  # fmt: skip
 
     def __init__(
@@ -51,6 +53,7 @@ class State:
         self.idle = 0  # timers fired since a main coroutine last ran
         self.parent: State | None = None
         self.via = ""
+        self.way: tuple[str, ...] = ()  # in a folded search: the choices of the run that found it
 
     def path(self) -> list[str]:
         """Return the names of the choices that first led here."""
@@ -98,6 +101,7 @@ class Search:
         self._order = order
         self._stop_at = stop_at
         self._progress = progress
+        self._report_at = _PROGRESS_EVERY
         self._table: dict[bytes, State] = {}
         self._main_keys: frozenset[str] = frozenset()
         self.found = Exploration()
@@ -132,12 +136,16 @@ class Search:
             self._report()
         return found
 
+    def keys_to(self, state: State) -> list[str]:
+        """Return the choices of the shortest way to a state that was visited."""
+        return state.path()
+
     def _visit(self, state: State, parent: State | None, via: str) -> bool:
         """Count a state in; say whether the search ends here."""
         found = self.found
         state.parent, state.via = parent, via
         state.depth = 0 if parent is None else parent.depth + 1
-        if parent is not None and via not in self._main_keys:
+        if parent is not None and not self._is_main_step(via):
             state.idle = parent.idle + via.startswith("timer ")
         found.states.append(state)
         found.depth = max(found.depth, state.depth)
@@ -153,9 +161,13 @@ class Search:
             return True
         return False
 
+    def _is_main_step(self, via: str) -> bool:
+        return via in self._main_keys
+
     def _report(self) -> None:
         found = self.found
-        if self._progress is not None and len(found.states) % _PROGRESS_EVERY == 0:
+        if self._progress is not None and len(found.states) >= self._report_at:
+            self._report_at = len(found.states) + _PROGRESS_EVERY
             self._progress(len(found.states), found.transitions, found.depth, clock() - self._limits.started)
 
     def _root(self) -> State:
@@ -166,28 +178,34 @@ class Search:
 
     def _evaluate(self, state: State, index: int) -> State:
         """Replay the way to a state, do its choice, and go on while there is something new to learn."""
-        keys = state.path()
         with self._setting.start() as run:
-            options = self._replay(run, keys, state)
-            as_before = fingerprint(run) == state.identity
-            if as_before:
-                return self._chain(run, state, index, options, len(keys))
-        raise self._first_difference(keys, state)
+            options = self._replay(run, state)
+            if options is not None:
+                return self._chain(run, state, index, options, state.depth)
+        raise self._first_difference(state.path(), state)
 
     def _chain(self, run: Run, state: State, index: int, options: dict[str, Target], number: int) -> State:
         """Do one choice, then others nobody has evaluated, at most as many as there were to get here."""
         first, enabled = self._advance(run, state, index, options, number)
         current = first
         for further in range(max(_SHORTEST_CHAIN, number)):
-            following = _first_unknown(current)
+            following = self._following(current)
             if following is None:
                 break
             current, enabled = self._advance(run, current, following, enabled, number + 1 + further)
         return first
 
-    def _replay(self, run: Run, keys: list[str], state: State) -> dict[str, Target]:
-        """Walk a fresh run to a state, comparing what is enabled at each step; return what is enabled there."""
+    def _following(self, state: State) -> int | None:
+        """Return the choice of a state with which a run goes on; None when nothing is left to learn from it."""
+        return _first_unknown(state)
+
+    def _replay(self, run: Run, state: State) -> dict[str, Target] | None:
+        """Walk a fresh run to a state, comparing what is enabled at each step; return what is enabled there.
+
+        None when everything was enabled and yet it is not the state that was recorded.
+        """
         run.observe()
+        keys = state.path()
         for number, (key, passed) in enumerate(zip(keys, _states_to(state), strict=False)):
             enabled = run.options()
             self._compare(passed, enabled, number)
@@ -196,7 +214,7 @@ class Search:
                 raise Diverged(number + 1, key, (key,), ("a violation that was not there before",))
         options = run.options()
         self._compare(state, options, len(keys))
-        return options
+        return options if fingerprint(run) == state.identity else None
 
     def _first_difference(self, keys: list[str], state: State) -> Diverged:
         """Replay once more and find the first step after which the state is not the recorded one."""
@@ -210,7 +228,7 @@ class Search:
                 run.step(target)
                 run.observe()
         done = keys[number - 1] if number else "the start"
-        return Diverged(number, "", (), (), f"after {done!r} the same choices lead to another state; {_SHARED}")
+        return Diverged(number, "", (), (), f"after {done!r} the same choices lead to another state; {SHARED}")
 
     def _advance(
         self, run: Run, state: State, index: int, options: dict[str, Target], number: int
@@ -228,7 +246,7 @@ class Search:
         identity = fingerprint(run)
         known = self._table.get(identity)
         if known is None:
-            known = self._table[identity] = State(tuple(options), None, run.outcome, identity)
+            known = self._table[identity] = State(in_order(options), None, run.outcome, identity)
         else:
             self._compare(known, options, number)
         return known, options
@@ -237,6 +255,15 @@ class Search:
     def _compare(state: State, options: dict[str, Target], number: int) -> None:
         if options.keys() != state.names:
             raise Diverged(number, "", state.options, tuple(options))
+
+
+def in_order(options: Iterable[str]) -> tuple[str, ...]:
+    """Sort choices by what they are, the environment's last: the order must not tell by which way a state was met."""
+    return tuple(sorted(options, key=_rank))
+
+
+def _rank(name: str) -> tuple[int, int, str]:
+    return _KINDS.get(name.partition(" ")[0], len(_KINDS)), len(name), name
 
 
 def _states_to(state: State) -> list[State]:

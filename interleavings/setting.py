@@ -34,6 +34,10 @@ class Limits:
         """Say whether `max_seconds` have passed."""
         return self.max_seconds is not None and clock() - self.started > self.max_seconds
 
+    def left(self) -> float | None:
+        """Return how many seconds are left; None when there is no limit."""
+        return None if self.max_seconds is None else max(0.0, self.max_seconds - (clock() - self.started))
+
 
 @dataclass(slots=True)
 class Setting:
@@ -46,7 +50,7 @@ class Setting:
     invariant: Callable[[], object] | None
     runs: int = 0
     # What observers returned, numbered in the order of first sight: states hold the number.
-    observed: dict[Hashable, int] = field(default_factory=dict)
+    observed: dict[Hashable, Any] = field(default_factory=dict)
 
     def start(self) -> Run:
         """Start a fresh run; now and then collect the cycles that earlier runs left."""

@@ -20,7 +20,7 @@ _MAX_STATES = 3_000
 
 def stock_label(setting: Setting, failure: Failure) -> Stock:
     """Return whether a failure of this kind and property is reachable in FIFO order."""
-    rules = dataclasses.replace(setting.rules, fifo=True, atomic_callbacks=False)
+    rules = dataclasses.replace(setting.rules, fifo=True, atomic_callbacks=False, identical=None)
     search = Search(setting.under(rules), Limits(max_states=_MAX_STATES), stop_at=failure.same_as)
     try:
         found = search.run()

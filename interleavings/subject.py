@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from .errors import ExplorerUsageError
+from .identical import Declared
 
 Main: TypeAlias = Coroutine[Any, Any, Any]
 
@@ -23,6 +24,9 @@ class Subject:
     returns is part of the state.
     `finish()` is asked once when everything has ended; it raises, or returns a sentence, when the end is wrong.
     `close()` is called when the run is over, whatever happened.
+    `identical` names tasks that do the same to the same: states that differ only in who is who are then one state.
+    `narrate()` says in words what the last step did, for the steps of a counterexample.
+    `horizon` says that the program looks at distances of time alone, and at none above so many seconds (`moments.py`).
     """
 
     coroutine: Main | Sequence[Main]
@@ -31,6 +35,9 @@ class Subject:
     observe: Callable[[], Hashable] | None = None
     finish: Callable[[], object] | None = None
     close: Callable[[], object] | None = None
+    identical: Declared = ()
+    horizon: float | None = None
+    narrate: Callable[[], Sequence[str]] | None = None
 
     def mains(self) -> tuple[Main, ...]:
         """Return the main coroutines as a tuple."""

@@ -99,7 +99,7 @@ def make_task(
     """Start a task under a label. The label is set first: an eager task runs inside its own constructor."""
     task: ExplorerTask = ExplorerTask.__new__(ExplorerTask)
     task.label = label
-    task.number = zlib.crc32(label.encode("utf-8", "surrogatepass"))
+    task.number = number_of(loop, label)
     task.step_key = "task-step " + label
     task.root = root
     task.housekeeping = False
@@ -110,6 +110,12 @@ def make_task(
         arguments["eager_start"] = True
     task.__init__(coroutine, **arguments)  # type: ignore[misc]
     return task
+
+
+def number_of(loop: ExplorerLoop, label: str) -> int:
+    """Return the hash of a task of that label; tasks declared identical share one."""
+    text = label if loop.identical is None else loop.identical.hashed(label)
+    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
 
 
 def was_cancelled(task: asyncio.Future[Any]) -> bool:

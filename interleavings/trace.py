@@ -47,6 +47,8 @@ class Step:
     where: str = ""
     what: str = ""
     occurrence: int = 1
+    did: tuple[str, ...] = ()
+    """What the step did, in the program's own words, where it says so. For the reader."""
 
     @property
     def key(self) -> str:
@@ -61,7 +63,9 @@ class Step:
 
     def __str__(self) -> str:
         who = f"{self.kind} {self.task}".rstrip()
-        return f"{who}: {self.what or self.where}" + (f" at {self.where}" if self.what and self.where else "")
+        place, _, function = self.where.partition(" in ")
+        where = place if function and self.what.startswith(function) else self.where
+        return f"{who}: {self.what or self.where}" + (f" at {where}" if self.what and where else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,10 @@ class Trace:
 
     def describe(self) -> str:
         """Return the steps one a line, then the failure with its details."""
-        lines = [f"{number:4d}  {step}" for number, step in enumerate(self.steps, 1)]
+        lines = []
+        for number, step in enumerate(self.steps, 1):
+            lines.append(f"{number:4d}  {step}")
+            lines.extend(f"        {did}" for did in step.did)
         lines.append(f"      {self.failure}")
         lines.extend(_detail_lines(self.failure.details))
         lines.append(f"      stock asyncio can do this: {self.stock}")
@@ -93,6 +100,7 @@ class Trace:
             "budgets": dict(self.budgets),
             "steps": [
                 {"kind": s.kind, "task": s.task, "what": s.what, "where": s.where, "occurrence": s.occurrence}
+                | ({"did": list(s.did)} if s.did else {})
                 for s in self.steps
             ],
             "failure": {
@@ -159,7 +167,8 @@ def _read_step(step: Mapping[str, Any]) -> Step:
     occurrence = step.get("occurrence", 1)
     if type(occurrence) is not int or occurrence < 1:
         raise ValueError(f"occurrence is {occurrence!r}")
-    return Step(kind, _text(step["task"]), _text(step.get("where", "")), _text(step.get("what", "")), occurrence)
+    did = tuple(_text(did) for did in _sequence(step.get("did", [])))
+    return Step(kind, _text(step["task"]), _text(step.get("where", "")), _text(step.get("what", "")), occurrence, did)
 
 
 def _plain(value: Any) -> Any:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .errors import ExplorerUsageError, Unwalkable
+from .identical import Naming
 from .instances import handler_for
 from .readers import ATOMS, BUILT_IN, Handler
 
@@ -22,9 +23,9 @@ _TUPLE = ("tuple",)
 class Walk:
     """One reading. `out` is the list of atoms, `stack` what is still to be read, last first."""
 
-    __slots__ = ("base", "declared", "keep", "memo", "now", "out", "stack")
+    __slots__ = ("base", "declared", "hashed", "horizon", "keep", "memo", "naming", "now", "out", "stack")
 
-    def __init__(self, now: float, base: dict[Any, Any], declared: bool) -> None:
+    def __init__(self, now: float, base: dict[Any, Any], declared: bool, horizon: float | None = None) -> None:
         self.out: list[Any] = []
         self.stack: list[Any] = []
         self.memo: dict[int, int] = {}
@@ -32,6 +33,9 @@ class Walk:
         self.now = now
         self.base = base
         self.declared = declared
+        self.hashed = False  # whether some future was hashed: then each has a number, by which sets go through them
+        self.naming: Naming | None = None  # given when tasks are declared identical
+        self.horizon = horizon
 
     def run(self) -> None:
         """Read everything on the stack."""

@@ -1,12 +1,27 @@
 """No writer inside while a cut is open, on the complete barrier machine, for any number of writers and checkpoints.
 
+Of writers in other processes: no write of a lease that is over takes effect in a cut or after it, whatever clocks do.
+
 The places in the queue are what counting has to do with it: a new checkpoint stands behind as many as are queued. So
 this proof states the laws of counting, at the checkpoints it speaks of.
 """
 
 from __future__ import annotations
 
-from spec.barrier import CHILD_INSIDE, IDLE, INSIDE, OPEN, OUTSIDE, QUEUED, BarrierScope, barrier
+from spec.barrier import (
+    CHILD_INSIDE,
+    FENCED,
+    IDLE,
+    INSIDE,
+    LAPSED,
+    OPEN,
+    OUTSIDE,
+    QUEUED,
+    SILENT,
+    SOUND,
+    BarrierScope,
+    barrier,
+)
 from spec.expression import Value, count, implies
 from spec.machine import Machine
 
@@ -45,19 +60,42 @@ def places_are_as_many_as_queued(s: Value, c: Value) -> Value:
     return s.place[c] <= count(s.all_checkpointers, lambda queued: s.place[queued] > 0)
 
 
+@about("all_writers", without="cut_excludes_writers: safety in every state")
+def no_write_was_late(s: Value, w: Value) -> Value:
+    """No write took effect of a lease that a cut has passed by: the property itself, for writers in other processes."""
+    return s.late_write[w] == 0
+
+
+@about("all_writers", without="consecution of write_late")
+def passed_by_is_fenced(s: Value, w: Value) -> Value:
+    """Whom a cut has passed by has a void token. Needed by write_late: what comes from him is refused."""
+    return implies(s.passed_by[w] != 0, s.lease[w] == FENCED)
+
+
+@about("all_writers", without="consecution of open_cut")
+def lease_not_over_is_inside(s: Value, w: Value) -> Value:
+    """A token still taken, of a silent or lapsed writer, is of a slot still held. Needed by open_cut: it waits."""
+    declared = (s.lease[w] >= SOUND) & (s.lease[w] <= FENCED)
+    return declared & implies((s.lease[w] == SILENT) | (s.lease[w] == LAPSED), s.at[w] == INSIDE)
+
+
 STRENGTHENING: tuple[Conjunct, ...] = (
     open_cut_is_alone,
     open_cut_heads_the_queue,
     places_differ,
     place_says_queued,
     places_are_as_many_as_queued,
+    no_write_was_late,
+    passed_by_is_fenced,
+    lease_not_over_is_inside,
 )
 
 
 @about("all_writers")
 def nobody_inside(s: Value, w: Value) -> Value:
-    """At the start every writer is outside, and none has started a child."""
-    return (s.at[w] == OUTSIDE) & (s.child[w] == 0)
+    """At the start every writer is outside, none has started a child, and no lease is over."""
+    no_lease_over = (s.lease[w] == SOUND) & (s.passed_by[w] == 0) & (s.late_write[w] == 0)
+    return (s.at[w] == OUTSIDE) & (s.child[w] == 0) & no_lease_over
 
 
 @about("all_checkpointers")

@@ -1,8 +1,9 @@
 """A checkpoint that is asked for opens once the open slots end; and no run of the barrier is stuck. For any size.
 
-Fairness: each task inside a slot leaves it at some time (the work inside ends, which is the user's part), an open cut
-is closed at some time, and a checkpoint whose drain is over is let in. Nothing is asked of those who wait, nor of the
-environment: it may cancel whom it likes.
+Fairness: each task inside a slot leaves it at some time (the work inside ends, which is the user's part), the lease of
+one that has fallen silent ends at some time and those who check tokens are told, an open cut is closed at some time,
+and a checkpoint whose drain is over is let in. Nothing is asked of those who wait, nor of the environment: it may
+cancel whom it likes.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from collections.abc import Iterator
 from spec.barrier import (
     CHILD_ENDED,
     CHILD_INSIDE,
+    FENCED,
     INSIDE,
     NO_CHILD,
     OPEN,
     OUTSIDE,
     QUEUED,
+    SILENT,
     WAITING,
     BarrierScope,
     barrier,
@@ -56,22 +59,36 @@ def checkpoint_stands_somewhere(s: Value, c: Value) -> Value:
     return (s.cut[c] >= 0) & (s.cut[c] <= 3)
 
 
+@about("all_writers", without="every unfinished state goes on")
+def fenced_is_outside(s: Value, w: Value) -> Value:
+    """Whose lease is over holds no slot and waits for none. Needed to go on: nobody waits for him."""
+    return implies(s.lease[w] == FENCED, s.at[w] == OUTSIDE)
+
+
+@about(without="the measure is never below nothing")
+def silences_are_numbered(s: Value) -> Value:
+    """No more holders fall silent than the scope allows. Needed for the measure: waking up again comes to an end."""
+    return s.silences_left >= 0
+
+
 STRENGTHENING: tuple[Conjunct, ...] = (
     every_place_is_taken,
     writer_stands_somewhere,
     checkpoint_stands_somewhere,
+    fenced_is_outside,
+    silences_are_numbered,
 )
 
 
 @about("all_writers")
 def rounds_to_come(s: Value, w: Value) -> Value:
-    """At the start each writer has some slots to ask for, or none."""
-    return (s.rounds_left[w] == s.rounds) & (s.rounds >= 0)
+    """At the start each writer has some slots to ask for, or none; and some may fall silent, or none."""
+    return (s.rounds_left[w] == s.rounds) & (s.rounds >= 0) & (s.silences_left == s.leases) & (s.leases >= 0)
 
 
 ASSUMES = (
-    "weak fairness: whoever is inside a slot leaves it at some time, an open cut is closed, "
-    "and a checkpoint whose drain is over is let in"
+    "weak fairness: whoever is inside a slot leaves it at some time or, silent, loses its lease, an open cut is "
+    "closed, and a checkpoint whose drain is over is let in; a holder falls silent and wakes again finitely often"
 )
 EXCLUDES = (
     "how long any of that takes; that the rank is bounded, "
@@ -104,11 +121,13 @@ def is_asked_for(s: Value, c: Value) -> Value:
 
 
 def what_is_before(s: Value, c: Value) -> Measure:
-    """The place in the queue; whether the cut at its head is still to be opened; who is inside a slot."""
+    """The place in the queue; whether the cut at its head is still to be opened; who is inside; whose lease ends."""
     to_be_opened = where(any_of(s.all_checkpointers, lambda other: s.cut[other] == OPEN), 0, 1)
     inside = count(s.all_writers, lambda w: s.at[w] == INSIDE)
     children_inside = count(s.all_writers, lambda w: s.child[w] == CHILD_INSIDE)
-    return (s.place[c], to_be_opened, inside + children_inside)
+    silent = count(s.all_writers, lambda w: s.lease[w] == SILENT)
+    # Falling silent leaves one silence less; waking up and lapsing leave one silent writer less.
+    return (s.place[c], to_be_opened, inside + children_inside, 2 * s.silences_left + silent)
 
 
 def waiting(held: Induction) -> Waiting:
@@ -118,7 +137,7 @@ def waiting(held: Induction) -> Waiting:
         induction=held,
         waits=is_asked_for,
         measure=what_is_before,
-        helpers=("leave_slot", "child_leave", "open_cut", "close_cut"),
+        helpers=("leave_slot", "child_leave", "expire_lease", "fence_lease", "open_cut", "close_cut"),
         shut_out=("enter_slot", "child_enter"),
     )
 

@@ -16,13 +16,16 @@ from spec.cut.state import (
     LOADER_READ,
     NO_ACCOUNT,
     NO_ENTRY,
+    NO_LEASE,
     NO_SLOT,
+    OPEN,
     OUTSIDE_WINDOW,
     POOL_READ,
     READY,
     WRITING,
+    held_in_silence,
 )
-from spec.expression import Value, implies, where
+from spec.expression import Value, implies, not_, where
 from spec.machine import Machine
 
 from .conjuncts import Conjunct, about
@@ -75,6 +78,12 @@ def spare_has_no_other_owner(s: Value, p: Value) -> Value:
     return implies(s.spare[p] == 1, (s.ledger[p] == NO_ENTRY) & (s.slot[p] == NO_SLOT))
 
 
+@about("prompts", without="consecution of write_late")
+def silent_slots_are_drained(s: Value, p: Value) -> Value:
+    """In the window no silent writer holds a slot. Needed by write_late: its token is void by then, nothing moves."""
+    return implies(s.window >= OPEN, not_(held_in_silence(s, p)))
+
+
 @about("prompts", without="consecution of close_window")
 def image_of_the_loader(s: Value, p: Value) -> Value:
     """Once read, the cursor in the image is the cursor, until the window ends: reserve_batch needs a slot."""
@@ -120,6 +129,7 @@ STRENGTHENING: tuple[Conjunct, ...] = (
     settled_has_no_other_owner,
     spare_is_a_bit,
     spare_has_no_other_owner,
+    silent_slots_are_drained,
     image_of_the_loader,
     image_of_the_pool,
     image_of_the_buffer,
@@ -140,6 +150,7 @@ def empty_run(s: Value, p: Value) -> Value:
         & image_is_empty
         & untouched
         & (s.lingering[p] == 0)
+        & (s.lease[p] == NO_LEASE)
         & (s.window == OUTSIDE_WINDOW)
     )
 

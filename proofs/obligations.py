@@ -198,9 +198,11 @@ def obligations_of(induction: Induction) -> list[Obligation]:
 
     def safety(claim: Conjunct, at: str | None) -> Callable[[Terms], Question]:
         def ask(terms: Terms) -> Question:
-            state = SymbolicState(machine, induction.scope_type)
-            also = () if at is None else (machine.evaluate(machine.actions[at], state)[0],)
-            indexes = indexes_of((*strengthening, claim))
+            # A claim looked at where an action is taken: that action, at any index of its own.
+            step = None if at is None else step_of(induction, at)
+            state = SymbolicState(machine, induction.scope_type) if step is None else step.before
+            also = () if step is None else (step.guard,)
+            indexes = indexes_of((*strengthening, claim), step)
             return question(induction, terms, state, wanted((claim,), state, terms), indexes, also=also)
 
         return ask

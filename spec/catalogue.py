@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from . import (
     barrier_variants,
     cut_variants,
+    lease_variants,
     save_variants,
     store_properties,
     store_variants,
@@ -25,6 +26,7 @@ REGISTERED_BY = (
     cut_variants,
     trouble_variants,
     save_variants,
+    lease_variants,
     store_properties,
     store_variants,
 )

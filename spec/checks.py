@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from . import counterexample, engines
+from . import counterexample, engines, symmetry
 from .catalogue import all_variants, scopes_named
 from .engines import Options
 from .machine import Machine, Variant
@@ -22,6 +22,8 @@ class ScopeResult:
     scope: str
     search: Search
     pinned: Pinned | None
+    orbits: bool = False
+    """Whether one state of each orbit was searched."""
 
     @property
     def drift(self) -> str:
@@ -108,6 +110,7 @@ class MachineResult:
                     "depth": s.search.depth,
                     "seconds": round(s.search.seconds, 3),
                     "unwitnessed": list(s.search.unwitnessed),
+                    "symmetry": s.orbits,
                 }
                 for s in self.scopes
             ],
@@ -124,13 +127,16 @@ def check_machine(
 ) -> MachineResult:
     """Search a machine in every scope of the name; stop at the first scope that shows a violation and write its trace.
 
-    With variants, a whole family may hold in its smallest members and fail in a larger one, so all are tried.
-    `searched` is told of every scope that has been searched.
+    With variants, a whole family may hold in its smallest members and fail in a larger one, so all are tried. A scope
+    that declares no symmetry is searched whole, whatever is asked for. `searched` is told of every scope that has been
+    searched.
     """
     result = MachineResult(machine, variants)
+    options = options or Options()
     for name, (bounds, pinned) in scopes_named(machine, scope).items():
-        found = engines.search(machine, bounds, variants, pinned, options or Options())
-        result.scopes.append(ScopeResult(name, found, None if variants else pinned))
+        orbits = options.symmetry and symmetry.declared(machine, bounds)
+        found = engines.search(machine, bounds, variants, pinned, replace(options, symmetry=orbits))
+        result.scopes.append(ScopeResult(name, found, None if variants or orbits else pinned, orbits))
         searched(result.scopes[-1])
         if found.violation:
             result.counterexample = counterexample.save(found, name, directory)

@@ -19,6 +19,7 @@ from .catalogue import MACHINES, UnknownName, machine_named, scopes_named, varia
 from .checks import MachineResult, ScopeResult, VariantResult, check_all_variants, check_machine
 from .engines import Options, memory_in_bytes, workers_in
 from .machine import Machine
+from .symmetry import NotSymmetric
 from .terminal import HowFar, Parser, complete_files, how_far
 
 HOLDS, VIOLATION, WRONG_USE, NOT_COMPLETE = 0, 1, 2, 3
@@ -27,6 +28,7 @@ EXAMPLES = """examples:
   python -m spec check                                      every machine, scope small
   python -m spec check --machine cut --scope small/two_batches
   python -m spec check --variant cursor_ahead               a shortest counterexample as a table
+  python -m spec check --scope large --device cuda          with the torch engine, on a GPU
   python -m spec variants --json variants.json              every variant must be caught
   python -m spec check --scope large --workers 2            tens of millions of states
   python -m spec export promela --machine cut -o cut.pml    the text of one scope, for Spin
@@ -45,18 +47,24 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--machine", help="barrier or cut; all of them when left out")
     check.add_argument("--scope", default="small", help="small, medium, large, or one member: small/two_batches")
     check.add_argument("--variant", help="a named variant, or several joined by +")
-    check.add_argument("--engine", help="reference or compiled; left out: compiled above 100,000 states")
-    check.add_argument("--device", default="cpu", help="cpu (cuda comes with the torch engine)")
+    check.add_argument("--engine", help="reference, compiled or torch; left out: compiled above 100,000 states")
+    check.add_argument("--device", default="cpu", help="of the torch engine: cpu, or cuda for a GPU")
     check.add_argument(
-        "--workers", metavar="N", help="threads of the compiled engine; left out: one a processor, same result"
+        "--workers", metavar="N", help="threads; left out: compiled one a processor, torch one. Same result"
     )
-    check.add_argument("--memory", metavar="SIZE", help="limit of the compiled engine, such as 8G")
+    check.add_argument("--memory", metavar="SIZE", help="limit of the compiled and the torch engine, such as 8G")
     check.add_argument(
         "--resume", action="store_true", help="go on where a compiled search was interrupted or ran out of memory"
     )
+    check.add_argument(
+        "--symmetry",
+        action="store_true",
+        help="search one state for all that differ only in which of several alike prompts or writers is which",
+    )
     _add_outputs(check)
     variants = commands.add_parser("variants", help="search every variant for the property that must catch it")
-    variants.add_argument("--engine", help="reference or compiled; left out: reference, since all scopes are small")
+    variants.add_argument("--engine", help="reference, compiled or torch; left out: reference, as all scopes are small")
+    variants.add_argument("--device", default="cpu", help="of the torch engine: cpu, or cuda for a GPU")
     _add_outputs(variants)
     export_command.add_arguments(commands.add_parser("export", help="the text of a machine for another model checker"))
     complete_files(parser)
@@ -110,6 +118,7 @@ def _print_machine(result: MachineResult, console: Console) -> None:
     for item in result.scopes:
         found = item.search
         verdict = f"{found.verdict}, complete" if found.complete else found.verdict
+        verdict += ", by orbits" if item.orbits else ""
         if found.violation:
             verdict = f"fails: {found.violation.property}"
         table.add_row(
@@ -162,8 +171,6 @@ def _expected(machines: list[Machine], scope: str, variants: tuple[str, ...]) ->
 
 
 def _check(arguments: argparse.Namespace, console: Console) -> int:
-    if arguments.device != "cpu":
-        raise UnknownName(f"the device {arguments.device!r} is not built yet; there is: cpu")
     variants: tuple[str, ...] = ()
     if arguments.variant:
         machine, variants = variants_named(arguments.variant)
@@ -181,7 +188,16 @@ def _check(arguments: argparse.Namespace, console: Console) -> int:
     workers = workers_in(arguments.workers) if arguments.workers else None
     with how_far(console, "searching …", "states") as shown:
         far = _HowFarSearched(shown, _expected(machines, arguments.scope, variants))
-        options = Options(arguments.engine, memory_limit, arguments.resume, workers, far.said, far.counted)
+        options = Options(
+            arguments.engine,
+            memory_limit,
+            arguments.resume,
+            workers,
+            far.said,
+            far.counted,
+            arguments.symmetry,
+            arguments.device,
+        )
         for machine in machines:
             far.machine = machine.name
             result = check_machine(machine, arguments.scope, variants, Path(arguments.output), options, far.searched)
@@ -217,7 +233,7 @@ def _variants(arguments: argparse.Namespace, console: Console) -> int:
     with how_far(console, "searching variants …", "variants") as shown:
         results = check_all_variants(
             Path(arguments.output),
-            Options(arguments.engine),
+            Options(arguments.engine, device=arguments.device),
             lambda done, total, name: shown.at(done, total, f"{name} …"),
         )
     table = Table(title="variants, each with the property that must catch it", title_justify="left", box=SIMPLE)
@@ -242,7 +258,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if chosen.command == "variants":
             return _variants(chosen, console)
         return export_command.run(chosen)
-    except UnknownName as fault:
+    except (UnknownName, NotSymmetric) as fault:
         print(f"python -m spec: {fault}", file=sys.stderr)
         return WRONG_USE
     except KeyboardInterrupt:

@@ -2,23 +2,26 @@
 
 The compiled engine pays a second or more at the first use of a machine and is worth it above some hundred thousand
 states. It needs numba, an extra of the package; without it every scope can still be searched by the reference engine.
+The array engine compiles nothing and needs torch, another extra; it alone runs on a GPU.
 """
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from . import reference_engine
+from . import reference_engine, symmetry
 from .catalogue import UnknownName, scopes_named
 from .machine import Machine
+from .outcome import Progress
 from .reference_engine import Search
 from .scopes import Pinned
 
-REFERENCE, COMPILED = "reference", "compiled"
-ENGINES: Final = (REFERENCE, COMPILED)
+REFERENCE, COMPILED, TORCH = "reference", "compiled", "torch"
+ENGINES: Final = (REFERENCE, COMPILED, TORCH)
+CPU: Final = "cpu"
 WORTH_COMPILING: Final = 100_000
 """States from which on the compiled engine is chosen."""
 
@@ -30,18 +33,22 @@ class Options:
     engine: str | None = None
     """None: by the pinned size of each scope."""
     memory_limit: int | None = None
-    """Bytes, for the compiled engine; None: a share of the machine's memory."""
+    """Bytes, for the compiled and the array engine; None: a share of the memory there is."""
     resume: bool = False
     workers: int | None = None
-    """Threads of the compiled engine; None: one a processor. The result is the same for any number."""
+    """Threads of the compiled engine (None: one a processor) or of torch (None: one). The result is always the same."""
     report: Callable[[str], None] | None = None
     """Told now and then how far a search is, in words."""
     counted: Callable[[int], None] | None = None
     """Told now and then how many states the search under way has."""
+    symmetry: bool = False
+    """Whether states that differ only in which of several alike indexes is which are searched as one."""
+    device: str = CPU
+    """Where the array engine's tensors are, in torch's words: cpu, cuda, cuda:1."""
 
     @property
     def compiled_only(self) -> bool:
-        """Whether something is asked for that only the compiled engine has."""
+        """Whether something is asked for that the reference engine does not have."""
         return self.resume or self.memory_limit is not None or self.workers is not None
 
 
@@ -50,17 +57,29 @@ def numba_is_there() -> bool:
     return importlib.util.find_spec("numba") is not None
 
 
+def torch_is_there() -> bool:
+    """Whether the array engine can be used."""
+    return importlib.util.find_spec("torch") is not None
+
+
 def chosen_engine(options: Options, pinned: Pinned | None) -> str:
     """The engine for a scope of that size."""
     if options.engine is not None:
         if options.engine not in ENGINES:
-            there = "not built yet" if options.engine == "torch" else "unknown"
-            raise UnknownName(f"the engine {options.engine!r} is {there}; there are: {', '.join(ENGINES)}")
+            raise UnknownName(f"the engine {options.engine!r} is unknown; there are: {', '.join(ENGINES)}")
         if options.engine == COMPILED and not numba_is_there():
             raise UnknownName("the compiled engine needs numba; install it with: pip install 'cleancut[compiled]'")
+        if options.engine == TORCH and not torch_is_there():
+            raise UnknownName("the array engine needs torch; install it with: pip install 'cleancut[torch]'")
+        if options.device != CPU and options.engine != TORCH:
+            raise UnknownName(f"--device {options.device} is for the torch engine; the {options.engine} one has none")
+        if options.resume and options.engine == TORCH:
+            raise UnknownName("--resume is for the compiled engine; the torch engine keeps nothing on disk")
         return options.engine
+    if options.device != CPU:
+        return chosen_engine(replace(options, engine=TORCH), pinned)
     if options.compiled_only:
-        return chosen_engine(Options(COMPILED), pinned)
+        return chosen_engine(replace(options, engine=COMPILED), pinned)
     large = pinned is not None and pinned.states > WORTH_COMPILING
     return COMPILED if large and numba_is_there() else REFERENCE
 
@@ -75,10 +94,13 @@ def search(
 ) -> Search:
     """Search a machine within a scope with the engine that is asked for, or that suits its size."""
     report = options.report
-    if chosen_engine(options, pinned) == REFERENCE:
+    chosen = chosen_engine(options, pinned)
+    if options.symmetry and chosen == TORCH:
+        raise UnknownName("--symmetry is for the reference and the compiled engine; the torch engine has none")
+    if chosen == REFERENCE:
         if options.compiled_only:
             raise UnknownName(
-                "--resume, --memory and --workers are for the compiled engine; the reference engine keeps nothing"
+                "--resume, --memory and --workers are for the other engines; the reference engine keeps nothing"
             )
 
         def on_level(depth: int, states: int) -> None:
@@ -87,6 +109,8 @@ def search(
             if options.counted is not None:
                 options.counted(states)
 
+        if options.symmetry:
+            return symmetry.search(machine, scope, variants, properties, on_level)
         return reference_engine.search(machine.model(scope, variants), properties=properties, on_level=on_level)
 
     def on_progress(progress: Any) -> None:
@@ -95,6 +119,8 @@ def search(
         if options.counted is not None:
             options.counted(progress.states)
 
+    if chosen == TORCH:
+        return _searched_on_arrays(machine, scope, variants, options, properties, on_progress)
     # Imported here: numba takes its time, and not everybody has it.
     from .compiled import engine
 
@@ -107,8 +133,37 @@ def search(
         resume=options.resume,
         workers=options.workers,
         together=variants_of(machine, scope) if variants else (),
+        symmetry=options.symmetry,
         on_progress=on_progress,
     )
+
+
+def _searched_on_arrays(
+    machine: Machine,
+    scope: Any,
+    variants: tuple[str, ...],
+    options: Options,
+    properties: Iterable[str] | None,
+    on_progress: Callable[[Progress], None] | None,
+) -> Search:
+    """Search with the array engine, on the device asked for."""
+    # Imported here: torch takes its time, and not everybody has it.
+    from .arrays import engine
+    from .arrays.known import NoDevice
+
+    try:
+        return engine.search(
+            machine,
+            scope,
+            variants,
+            properties=properties,
+            memory_limit=options.memory_limit,
+            device=options.device,
+            threads=options.workers or 1,
+            on_progress=on_progress,
+        )
+    except NoDevice as fault:
+        raise UnknownName(str(fault)) from None
 
 
 def variants_of(machine: Machine, scope: Any) -> list[tuple[str, ...]]:

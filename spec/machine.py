@@ -131,6 +131,21 @@ class Variant:
         return " ".join((inspect.getdoc(self.apply) or "").split("\n\n")[0].split())
 
 
+@dataclass(frozen=True)
+class Symmetry:
+    """Indexes of a domain that may change places: all, or those of one block, which is a constant over the domain.
+
+    Actions named in `ties` take the first of several indexes, but only among such as are `alike`: whatever each index
+    has of its own is then the same, so that it makes no difference which of them is the first.
+    """
+
+    domain: str
+    blocks: str | None
+    when: Callable[[Any], Any] | None
+    ties: tuple[str, ...]
+    alike: Callable[[Any, Value], Value] | None
+
+
 @dataclass(eq=False)
 class Machine:
     """A state machine for any size: add variables, actions and properties, then ask for a model of one scope."""
@@ -147,6 +162,7 @@ class Machine:
     describe: Callable[[Any, str | None, int], str] | None = None
     """One line about the thing a property fails at: `describe(state, domain, index)`."""
     variants: dict[str, Variant] = field(default_factory=dict)
+    symmetries: list[Symmetry] = field(default_factory=list)
 
     def domain(self, name: str, size: Callable[[Any], int]) -> None:
         """Declare an index set whose size depends on the scope."""
@@ -250,6 +266,18 @@ class Machine:
             return function
 
         return register
+
+    def symmetric(
+        self,
+        domain: str,
+        *,
+        blocks: str | None = None,
+        when: Callable[[Any], Any] | None = None,
+        ties: tuple[str, ...] = (),
+        alike: Callable[[Any, Value], Value] | None = None,
+    ) -> None:
+        """Declare that indexes of a domain may change places; `when` says in which scopes. Checked where it is used."""
+        self.symmetries.append(Symmetry(domain, blocks, when, ties, alike))
 
     def replace(self, name: str, function: Callable[..., tuple[Value, dict[str, Value]]]) -> None:
         """Give an action another body (used by variants). Kind, index set and progress stay."""

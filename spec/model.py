@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from .expression import Domain, Each, Value, Vector
-from .machine import Action, Bound, Claim, Machine, ModelFault, Variable
+from .machine import Action, Bound, Claim, Machine, ModelFault, Property, Variable
 
 
 @dataclass(frozen=True)
@@ -116,3 +116,10 @@ class Model:
         if each is None:
             return () if claim.function(state) else (None,)
         return tuple(i for i in range(self.machine.domains[each](self.scope)) if not claim.function(state, i))
+
+    def broken_indexes(self, known: Property, at: str | None, state: Any) -> tuple[int | None, ...]:
+        """The indexes at which a state breaks the first broken claim of a property that is looked at there."""
+        for claim in known.claims:
+            if claim.at == at and (found := self.violated_indexes(known.each, claim, state)):
+                return found
+        return ()

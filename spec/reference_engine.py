@@ -1,7 +1,8 @@
 """The reference engine: breadth first over plain states, short and obviously right; the oracle of every other engine.
 
 Level by level it takes every enabled action of every state. The first violation it meets is therefore a shortest one,
-and it stops there. A search that was cut short says so and is never reported as holding.
+and it stops there. A search that was cut short says so and is never reported as holding. With a reduction one state of
+each orbit is kept (see `symmetry`); the path is then taken again through states of the machine itself.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ import builtins
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from .machine import Claim, ModelFault, Property
 from .model import Model, Step
+
+if TYPE_CHECKING:
+    from .symmetry import Reduction
 
 Verdict = Literal["holds", "fails", "bounded", "inconclusive"]
 
@@ -58,8 +62,9 @@ class Search:
 class _Searcher:
     """One breadth-first search; see `search`."""
 
-    def __init__(self, model: Model, only: Iterable[str] | None) -> None:
+    def __init__(self, model: Model, only: Iterable[str] | None, reduction: Reduction | None) -> None:
         self.model = model
+        self.reduction = reduction
         machine = model.machine
         wanted = set(only) if only is not None else None
         chosen = [p for p in machine.properties.values() if wanted is None or p.name in wanted]
@@ -113,11 +118,12 @@ class _Searcher:
             if step.action.progress:
                 can_go_on = True
                 self.check_rank(state, step, depth)
-            if step.state not in self.parents:
-                self.model.check_ranges(step.state, step.action.name)
-                self.parents[step.state] = (state, step)
-                self.look(step.state, depth + 1, None)
-                fresh.append(step.state)
+            after = self.reduction.canonical(step.state) if self.reduction else step.state
+            if after not in self.parents:
+                self.model.check_ranges(after, step.action.name)
+                self.parents[after] = (state, step)
+                self.look(after, depth + 1, None)
+                fresh.append(after)
         if self.progress and not can_go_on and not self.model.finished(state):
             self.note(depth, self.progress.name, (None,), state, None)
         return fresh
@@ -143,10 +149,16 @@ class _Searcher:
         if last is not None:
             steps.append((last.action.name, last.index))
             states.append(last.state)
+        if self.reduction:
+            steps, states = self.reduction.taken_again(self.model, steps, states)
+        at = last.action.name if last else None
         machine = self.model.machine
         claim = machine.properties.get(name)
+        if self.reduction and claim:
+            # Of what is broken the indexes are other ones in another state of the orbit.
+            indexes = self.model.broken_indexes(claim, at, states[-1] if last is None else states[-2])
         sentence = claim.sentence if claim else machine.progress.sentence if machine.progress else name
-        return Violation(name, sentence, indexes, tuple(steps), tuple(states), last.action.name if last else None)
+        return Violation(name, sentence, indexes, tuple(steps), tuple(states), at)
 
 
 def search(
@@ -155,20 +167,23 @@ def search(
     properties: Iterable[str] | None = None,
     max_states: int | None = None,
     on_level: Callable[[int, int], None] | None = None,
+    reduction: Reduction | None = None,
 ) -> Search:
     """Enumerate a model breadth first; stop at the first violation, which is a shortest one.
 
     `properties` restricts the check to those names; None checks all. With `max_states` the search may end early: it is
-    then `bounded`, never `holds`. `on_level(depth, states)` is called after each completed level.
+    then `bounded`, never `holds`. `on_level(depth, states)` is called after each completed level. With a `reduction`
+    it is orbits that are counted, and transitions from one state of each.
     """
     started = time.perf_counter()
     known = {*model.machine.properties, *([model.machine.progress.name] if model.machine.progress else [])}
     if properties is not None and (unknown := sorted(set(properties) - known)):
         raise ModelFault(f"machine {model.machine.name!r} has no property {', '.join(unknown)}; it has {sorted(known)}")
-    searcher = _Searcher(model, properties)
-    searcher.parents[model.initial] = None
-    searcher.look(model.initial, 0, None)
-    level, depth, cut_short = [model.initial], 0, ""
+    searcher = _Searcher(model, properties, reduction)
+    initial = reduction.canonical(model.initial) if reduction else model.initial
+    searcher.parents[initial] = None
+    searcher.look(initial, 0, None)
+    level, depth, cut_short = [initial], 0, ""
     try:
         while level and searcher.found is None and not cut_short:
             following: list[Any] = []

@@ -29,6 +29,7 @@ SMALL: dict[str, dict[str, tuple[Scope, Pinned]]] = {
     "barrier": {
         "one_round": (BarrierScope(writers=1, rounds=1, checkpointers=1), Pinned(18, 22, 5)),
         "one_cancellation": (BarrierScope(writers=1, rounds=1, checkpointers=1, cancellations=1), Pinned(25, 56, 5)),
+        "leases": (BarrierScope(writers=1, rounds=1, checkpointers=1, leases=1), Pinned(38, 66, 8)),
         "two_checkpoints": (BarrierScope(writers=1, rounds=1, checkpointers=2), Pinned(76, 120, 8)),
         "children": (BarrierScope(writers=1, rounds=1, checkpointers=1, children=1), Pinned(41, 57, 8)),
         "two_rounds": (
@@ -47,6 +48,7 @@ SMALL: dict[str, dict[str, tuple[Scope, Pinned]]] = {
             BarrierScope(writers=3, rounds=1, checkpointers=2, cancellations=1, expiries=1),
             Pinned(3833, 16907, 13),
         ),
+        "two_leases": (BarrierScope(writers=2, rounds=1, checkpointers=2, leases=2), Pinned(1717, 5190, 14)),
     },
     "cut": {
         "one_batch": (CutScope(batches=1, batch_size=1, lookahead=0, saves=1, crashes=1), Pinned(93, 123, 16)),
@@ -54,6 +56,11 @@ SMALL: dict[str, dict[str, tuple[Scope, Pinned]]] = {
         "one_failure": (
             CutScope(batches=1, batch_size=1, lookahead=0, saves=1, crashes=1, failures=1),
             Pinned(134, 168, 18),
+        ),
+        "leases": (CutScope(batches=1, batch_size=1, lookahead=0, saves=1, crashes=1, leases=1), Pinned(210, 387, 19)),
+        "leases_restart": (
+            CutScope(batches=1, batch_size=1, lookahead=0, saves=2, crashes=1, leases=1),
+            Pinned(655, 1222, 28),
         ),
         "two_batches": (CutScope(batches=2, batch_size=1, lookahead=0, saves=1, crashes=1), Pinned(228, 320, 23)),
         "two_batches_ahead": (
@@ -146,6 +153,14 @@ SMALL: dict[str, dict[str, tuple[Scope, Pinned]]] = {
             CutScope(batches=3, batch_size=1, lookahead=1, saves=1, crashes=1, sampler=READY_FIRST),
             Pinned(1843, 3396, 30),
         ),
+        "leases_background": (
+            CutScope(batches=2, batch_size=1, lookahead=1, saves=1, crashes=1, background=1, leases=1),
+            Pinned(2677, 8478, 27),
+        ),
+        "leases_windowed": (
+            CutScope(batches=2, batch_size=1, lookahead=0, saves=1, crashes=1, sampler=WINDOWED, capacity=2, leases=1),
+            Pinned(1999, 4597, 26),
+        ),
     },
     "combined": {
         "one_batch": (CutScope(batches=1, batch_size=1, lookahead=0, saves=1, crashes=1), Pinned(565, 1820, 31)),
@@ -175,6 +190,10 @@ MEDIUM: dict[str, dict[str, tuple[Scope, Pinned]]] = {
         "children": (
             BarrierScope(writers=3, rounds=2, checkpointers=2, cancellations=2, expiries=1, children=1),
             Pinned(1420135, 10906331, 30),
+        ),
+        "leases": (
+            BarrierScope(writers=3, rounds=2, checkpointers=2, cancellations=1, expiries=1, leases=2),
+            Pinned(170956, 1050120, 26),
         ),
     },
     "cut": {
@@ -235,6 +254,10 @@ LARGE: dict[str, dict[str, tuple[Scope, Pinned]]] = {
         "five_writers": (
             BarrierScope(writers=5, rounds=2, checkpointers=3, cancellations=1, expiries=1),
             Pinned(9309296, 65970453, 35),
+        ),
+        "leases": (
+            BarrierScope(writers=4, rounds=2, checkpointers=2, cancellations=1, expiries=1, leases=2),
+            Pinned(1962078, 14317566, 32),
         ),
     },
     "cut": {

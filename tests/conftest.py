@@ -36,7 +36,11 @@ def spin_is_missing() -> str | None:
 
 def chromium_is_missing() -> str | None:
     names = ("chromium", "chromium-browser", "google-chrome")
-    return None if any(map(shutil.which, names)) else f"none of {', '.join(names)} on PATH"
+    if not any(map(shutil.which, names)):
+        return f"none of {', '.join(names)} on PATH"
+    if shutil.which("chromedriver") is None:
+        return "no `chromedriver` on PATH"
+    return None if importlib.util.find_spec("selenium") else "selenium is not installed"
 
 
 def other_python_is_missing() -> str | None:
@@ -64,12 +68,17 @@ def mounts_are_missing() -> str | None:
     return None
 
 
+def ray_is_missing() -> str | None:
+    return None if importlib.util.find_spec("ray") else "ray is not installed"
+
+
 # Each asks for its tool only when a collected test needs it: asking about CUDA costs the import of torch.
 TOOLS: dict[str, Callable[[], str | None]] = {
     "chromium": chromium_is_missing,
     "cuda": cuda_is_missing,
     "mounts": mounts_are_missing,
     "other-python": other_python_is_missing,
+    "ray": ray_is_missing,
     "spin": spin_is_missing,
 }
 

@@ -18,6 +18,7 @@ from store_situations import new_store, publish
 from impl.errors import CheckpointCorrupt
 from impl.store import strict_json
 from impl.store.catalogue import scan
+from impl.store.files import read_front
 from impl.store.lock import WriterRecord
 from impl.store.names import is_leftover
 from impl.store.reader import CheckpointReader
@@ -108,7 +109,7 @@ def content(disk: SimulatedDisk, name: str) -> bytes | None:
         handle = disk.open_read(f"{ROOT}/{name}")
     except FileNotFoundError:
         return None
-    return disk.read(handle, 1 << 20)
+    return read_front(disk, handle, 1 << 20)
 
 
 async def recorded(skip: int | None = None, *, every: bool = False) -> Recording:

@@ -167,11 +167,12 @@ class SimulatedDisk:
         self._handles[handle][0].content.extend(data)
         self.after_change()
 
-    def read(self, handle: Handle, size: int) -> bytes:
+    def read_into(self, handle: Handle, room: memoryview) -> int:
         file, path, place = self._handles[handle]
-        data = bytes(file.content[place : place + size])
+        data = bytes(file.content[place : place + len(room)])
+        room[: len(data)] = data
         self._handles[handle] = (file, path, place + len(data))
-        return data
+        return len(data)
 
     def fsync(self, handle: Handle) -> None:
         file, path, _ = self._handles[handle]

@@ -27,6 +27,7 @@ BRIDGES = (
     ("interleavings/scenarios/*", {"impl", "spec"}, "the programs explored are the real library"),
     ("interleavings/refinement/*", {"impl", "spec"}, "maps events of impl to actions of spec"),
     ("interleavings/conformance*", {"impl", "spec"}, "holds recorded runs of impl against spec"),
+    ("interleavings/validation/*", {"impl", "spec"}, "follows production traces of impl through spec"),
     ("proofs/*", {"spec"}, "proves the very text that spec enumerates"),
     ("proofs/contracts.py", {"impl"}, "states contracts on the pure functions of the library"),
     ("proofs/wrong_versions.py", {"impl"}, "wrong versions of them, which the contracts must refute"),
@@ -34,8 +35,8 @@ BRIDGES = (
 )
 
 # Parts of the explorer that know impl and spec. Its core is generic: only a command line reaches them, and lazily.
-BRIDGE_MODULES = ("interleavings.scenarios", "interleavings.refinement", "interleavings.conformance")
-BRIDGE_FILES = ("interleavings/scenarios/*", "interleavings/refinement/*", "interleavings/conformance*")
+BRIDGE_MODULES = tuple(f"interleavings.{name}" for name in ("scenarios", "refinement", "conformance", "validation"))
+BRIDGE_FILES = tuple(f"interleavings/{name}*" for name in ("scenarios/", "refinement/", "conformance", "validation/"))
 BRIDGE_USERS = ("interleavings/__main__.py", "interleavings/command_line.py")
 
 # Where a package from elsewhere may be imported; `lazily` is inside a function or for type checkers only.
@@ -53,13 +54,16 @@ FOREIGN = (
     ("impl/tensor_plane.py", {"torch"}, ANYWHERE, "adapts torch tensors; `import impl` loads it on demand"),
     ("impl/torch_*.py", {"torch"}, ANYWHERE, "adapt torch modules and optimizers; `import impl` loads them on demand"),
     ("impl/torchdata_loader.py", {"torchdata"}, ANYWHERE, "adapts StatefulDataLoader, an extra"),
+    ("impl/transfer_queue.py", {"torch", "transfer_queue"}, ANYWHERE, "adapts TransferQueue, an extra"),
     ("impl/prometheus.py", {"prometheus_client"}, ANYWHERE, "adapts the Prometheus client, an extra"),
+    ("impl/ray/*", {"ray"}, ANYWHERE, "adapts the barrier to Ray, an extra; imported by its own name alone"),
     ("impl/store/*", {"torch", "safetensors"}, LAZILY, "tensors lie in safetensors files"),
-    ("impl/demo*", {"torch", "rich"}, ANYWHERE, "trains a real policy and prints a table; nothing imports it"),
+    ("impl/demo*", {"torch", "rich"}, ANYWHERE, "trains a real policy and prints a table; examples/grpo shares parts"),
     ("interleavings/pytest_plugin.py", {"pytest"}, ANYWHERE, "adapts pytest; the explorer itself never imports it"),
     ("interleavings/scenarios/*", {"torch"}, LAZILY, "the programs explored commit real tensors"),
     ("interleavings/conformance*", {"torch"}, LAZILY, "the runs driven commit real tensors"),
     ("proofs/*", {"z3"}, ANYWHERE, "the solver"),
+    ("spec/arrays/*", {"torch"}, ANYWHERE, "the array engine, an extra, loaded on demand"),
     ("spec/compiled/*", {"numba", "numpy", "llvmlite"}, ANYWHERE, "the compiled engine, an extra, loaded on demand"),
 )
 
@@ -247,6 +251,18 @@ def test_the_library_logs_under_its_name_and_never_prints() -> None:
     """What a library prints, a program can neither silence nor send elsewhere."""
     assert prints(ROOT) == []
     assert foreign_loggers(ROOT) == []
+
+
+def test_examples_are_programs_on_the_library_alone() -> None:
+    """They show what a user writes: no part of them may need the machines or the explorer, nor be longer than ours."""
+    found = sorted((ROOT / "examples").rglob("*.py"))
+    assert len(found) > 10
+    for path in found:
+        name = path.relative_to(ROOT).as_posix()
+        assert len(path.read_text().splitlines()) <= LONGEST_FILE, name
+        foreign = {imported.top for imported in imports_of(name, path)} - sys.stdlib_module_names
+        plots = {"matplotlib"} if name == "examples/grpo/figures.py" else set()
+        assert foreign <= {"impl", "examples", "torch", "torchdata", "rich"} | plots, name
 
 
 def test_import_impl_loads_no_heavy_package() -> None:

@@ -75,8 +75,10 @@ def test_the_page_shows_a_missing_result_as_inconclusive() -> None:
     """A part without a result must not vanish from the report."""
     empty = {"verdict": "inconclusive", "scope": "small", "seconds": 1.0}
     text = page(empty)
-    assert text.count("the command gave no result") == 4
-    assert 'class="holds"' not in text
+    # The scenarios' result is missing twice: what they counted, and what their steps covered.
+    assert text.count("the command gave no result") == 5
+    assert text.count("there is no result, so nothing is said") == 4
+    assert "badge holds" not in text
 
 
 def test_an_unknown_scope_is_wrong_use(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,6 +133,8 @@ def test_a_violation_fails_the_check_and_prints_table_trace_and_pytest(
     assert "owners in the image to be published: none" in " ".join(checked.stdout.split())
     (trace,) = set(re.findall(r"trace: (\S+cut-one_owner_on_disk\.json)", checked.stdout))
     (test,) = re.findall(r"pytest: (\S+test_cut_one_owner_on_disk\.py)", checked.stdout)
+    (explained,) = re.findall(r"page: +(\S+cut-one_owner_on_disk\.html)", checked.stdout)
+    assert "owners in the image to be published: none" in (broken_tree / explained).read_text(encoding="utf-8")
     assert (broken_tree / trace).is_file()
     assert (broken_tree / test).is_file()
     assert checked.stdout.strip().splitlines()[-1].startswith("check: fails")
@@ -146,7 +150,12 @@ def test_the_report_of_a_violation_says_which_part_and_property_failed(
     assert {o["obligation"] for o in report["proofs"]["obligations"] if o["verdict"] == "fails"} == {
         "ownership: consecution of read_ledger"
     }
-    assert "fails" in (broken_tree / "build/report/index.html").read_text(encoding="utf-8")
+    text = (broken_tree / "build/report/index.html").read_text(encoding="utf-8")
+    assert "fails" in text
+    links = re.findall(r'href="(traces/[^"]+)"', text)
+    assert "traces/cut-one_owner_on_disk.html" in links
+    assert len(links) == len(set(report["pages"].values()))
+    assert all((broken_tree / "build/report" / link).is_file() for link in links)
 
 
 def test_the_pytest_of_the_violation_holds_on_the_library_which_did_not_change(

@@ -195,8 +195,8 @@ def test_an_unreadable_trace_gets_one_clear_line_and_status_2(
         (["check", "barrier", "--workers", "4"], "not built yet"),
         (["check", "barrier", "--ray", "local"], "--ray is not built yet"),
         (["check", "barrier", "--cancels", "-1"], "cancels=-1"),
-        (["explain", "trace.json"], "explain is not built yet"),
-        (["validate", "run.jsonl"], "validate is not built yet"),
+        (["explain", "not-there.json", "-o", "page.html"], "not-there.json: cannot be read"),
+        (["validate", "not-there.jsonl"], "the trace not-there.jsonl cannot be opened"),
     ],
 )
 def test_wrong_use_gets_one_clear_line_and_status_2(

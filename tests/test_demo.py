@@ -19,9 +19,10 @@ from impl.barrier import CheckpointBarrier
 from impl.checkpointer import Checkpointer
 from impl.controller import Controller, ControllerConfig, GenerationRequest, TrainBatch
 from impl.demo.audit import Lineage, audit, balance, read_lineage
-from impl.demo.parent import MOMENTS, plan_kills
+from impl.demo.lives import MOMENTS, plan_kills
 from impl.demo.setting import CHECKPOINTS, STEPS, TRAINED_LOG
 from impl.demo.toy_task import VOCABULARY, ToyTrainer
+from impl.errors import UsageError
 from impl.keys import Key
 from impl.loader import PromptLoader
 from impl.samplers import InOrderSampler
@@ -134,6 +135,16 @@ def test_prompts_that_were_not_read_yet_are_not_lost() -> None:
     assert not result.lost
 
 
+def test_of_another_loader_the_keys_are_known_at_the_end_of_the_data_and_not_before() -> None:
+    """A loader over torchdata does not say which rows it gave out; at the end it was all of them."""
+    state = {"dataset_length": 2, "epoch": 1, "seed": 5, "exhausted": True}
+    result = balance(state, accounts(0, 1), [], lineage(0, 1))
+    assert result.handed_out == {Key(0, 0), Key(0, 1), Key(1, 0), Key(1, 1)}
+    assert result.lost == {Key(1, 0), Key(1, 1)}
+    with pytest.raises(UsageError, match="not come to the end of its data"):
+        balance({**state, "exhausted": False}, accounts(0, 1), [], lineage(0, 1))
+
+
 def test_a_later_lineage_supersedes_the_steps_it_did_again() -> None:
     """Killed after step 2, resumed at step 1: the first steps 1 and 2 are forgotten, with their keys."""
     trained = [{"event": "trained", "step": step, "keys": [[0, step]], "reward": 0.5} for step in range(4)]
@@ -148,10 +159,10 @@ def test_a_later_lineage_supersedes_the_steps_it_did_again() -> None:
 
 def test_the_kill_plan_repeats_and_spreads() -> None:
     """Same seed, same plan; the kills come at rising steps and at different moments."""
-    assert plan_kills(5, 1) == plan_kills(5, 1) != plan_kills(5, 2)
-    assert plan_kills(0, 0) == []
+    assert plan_kills(5, 1, STEPS) == plan_kills(5, 1, STEPS) != plan_kills(5, 2, STEPS)
+    assert plan_kills(0, 0, STEPS) == []
     for kills in (1, 3, 12, 50):
-        plan = plan_kills(kills, 4)
+        plan = plan_kills(kills, 4, STEPS)
         assert [kill.version for kill in plan] == sorted(kill.version for kill in plan)
         assert all(1 <= kill.version <= STEPS * 3 // 4 for kill in plan)
         assert len({kill.moment for kill in plan}) >= min(kills, len(set(MOMENTS))) - 1

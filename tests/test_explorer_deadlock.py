@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from explorer_programs import lock_order
 
-from interleavings import Failure, explore
+from interleavings import ExplorerUsageError, Failure, Wait, explore, register_wait
 
 
 def failure_of(program: Callable[[], Any], **options: Any) -> Failure:
@@ -184,3 +184,42 @@ def test_spin_that_can_end_is_reported_and_holds() -> None:
     assert result.spin is not None
     assert "spinner" in result.spin
     assert "schedules without end" in result.summary()
+
+
+class Turnstile:
+    """A class of the user's that keeps a future of its own."""
+
+    def __init__(self, holder: str) -> None:
+        self.holder = holder
+        self.passage = asyncio.get_running_loop().create_future()
+
+    async def pass_through(self) -> None:
+        """Wait for whoever is inside."""
+        await self.passage
+
+
+async def two_turnstiles() -> None:
+    """Each waits at the turnstile that the other is in."""
+    there, back = Turnstile("coming"), Turnstile("going")
+    tasks = [asyncio.create_task(there.pass_through(), name="going")]
+    tasks += [asyncio.create_task(back.pass_through(), name="coming")]
+    for task in tasks:
+        await task
+
+
+def test_a_library_can_say_what_its_own_waits_are_for_and_who_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a future that some class keeps the explorer knows the name at most; the circle needs the holders."""
+    assert "circle" not in failure_of(two_turnstiles).details
+    monkeypatch.setattr("interleavings.waits._EXPLAINED", {})
+    register_wait(Turnstile.pass_through, lambda held: Wait("the turnstile", [held["self"].holder]))
+    failure = failure_of(two_turnstiles)
+    blocked = {entry["task"]: entry for entry in failure.details["blocked"]}
+    assert (blocked["going"]["waits for"], blocked["going"]["held by"]) == ("the turnstile", "coming")
+    assert failure.details["circle"] == "coming -> going -> coming"
+    assert failure.message.endswith("; coming waits for going, going waits for coming")
+
+
+def test_register_wait_refuses_what_is_no_function() -> None:
+    """A wait is found by the code of the function that waits."""
+    with pytest.raises(ExplorerUsageError, match="the first is a coroutine function"):
+        register_wait(Turnstile, lambda held: Wait("nothing"))

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from impl.__main__ import main
-from impl.demo.parent import live, plan_kills
-from impl.demo.setting import CHECKPOINTS, TRAINED_LOG
+from impl.demo.lives import plan_kills
+from impl.demo.parent import life
+from impl.demo.setting import CHECKPOINTS, STEPS, TRAINED_LOG
 
 KILLS = 20
 
@@ -30,8 +31,8 @@ def test_after_each_of_twenty_kills_fsck_reports_none_lost_and_names_what_the_re
     """SIGKILL at twenty moments of a small run that trains; then one flipped byte, and fsck says no."""
     foretold: list[int] = []
     deaths = 0
-    for kill in plan_kills(KILLS, seed=7):
-        deaths += live(tmp_path, 7, kill).kill is not None
+    for kill in plan_kills(KILLS, 7, STEPS):
+        deaths += life(tmp_path, 7, kill).kill is not None
         if not (tmp_path / CHECKPOINTS).exists():
             foretold.append(0)
             continue
@@ -44,7 +45,7 @@ def test_after_each_of_twenty_kills_fsck_reports_none_lost_and_names_what_the_re
         named = [each["step"] for each in found["checkpoints"] if each["name"] == found["resume"]["name"]]
         foretold.append(named[0] if named else 0)
     assert deaths == KILLS
-    live(tmp_path, 7, None)
+    life(tmp_path, 7, None)
     assert resumptions(tmp_path)[1:] == foretold, "each life after a death resumed what fsck had named"
     status, found = fsck(tmp_path)
     assert status == 0

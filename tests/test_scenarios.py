@@ -6,7 +6,7 @@ property or say that the machine does not allow the step.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Set
 from types import MappingProxyType
 
 import pytest
@@ -20,34 +20,67 @@ from impl.spare_pool import SparePool
 from interleavings import explore
 from interleavings.follower import Coverage, Event, Follower, Remembered, Stutter
 from interleavings.result import Result
-from interleavings.scenarios import SCENARIOS, scenario_named
+from interleavings.scenarios import CONTROLS, SCENARIOS, scenario_named
 from interleavings.subject import fresh_subject
+
+LARGEST = 10_000
+"""States of the largest scenario that is searched here."""
+
+
+BEFORE_IT_ASKS = {"cancel_outside", "cancel_before_request"}
+CANCELLATIONS = {"withdraw_slot", "withdraw_cut", "cancel_inside", "cancel_in_cut", "cancel_child"} | BEFORE_IT_ASKS
+NEVER_TAKEN: dict[str, Set[str]] = {
+    # Who is cancelled before it asks emits nothing; no drain limit is set in these.
+    "barrier": {"expire_cut"} | BEFORE_IT_ASKS,
+    "queue": {"expire_cut"} | BEFORE_IT_ASKS,
+    "misuse": {"expire_cut"} | CANCELLATIONS,
+    **dict.fromkeys(("commit", "gate", "gate_limit", "retries", "abort", "stall"), frozenset()),
+    "spares": {"drain_pool"},
+}
+"""Coverage from the machine's side: the actions that no step of the implementation ever took, by name."""
 
 
 def searched(name: str, **options: object) -> Result:
     """One search of a scenario with its own budgets."""
     scenario = scenario_named(name)
-    return explore(scenario.program(Coverage()), **{"cancels": scenario.cancels, **options})  # type: ignore[arg-type]
+    settings = {"cancels": scenario.cancels, "timers": scenario.timers, **options}
+    return explore(scenario.program(Coverage()), **settings)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+def in_the_tests() -> list[object]:
+    """The scenarios as parameters; the largest, of minutes, are searched by `make check SCOPE=medium` alone."""
+    searched = [s for s in SCENARIOS.values() if s.pinned is not None and s.pinned.states <= LARGEST]
+    return [pytest.param(s.name, marks=() if s.quick else pytest.mark.slow) for s in searched]
+
+
+def test_only_the_largest_scenarios_are_left_to_the_command() -> None:
+    """What is left out here is named; each is pinned, and `check` calls a search that counts otherwise no pass."""
+    left_out = {s.name for s in SCENARIOS.values() if s.pinned is None or s.pinned.states > LARGEST}
+    assert left_out == {"commit_cancelled", "abort_cancelled", "watchdog"}
+    assert all(scenario_named(name).pinned is not None and not scenario_named(name).quick for name in left_out)
+
+
+@pytest.mark.parametrize("name", in_the_tests())
 def test_a_scenario_holds_in_every_schedule_with_the_pinned_counts(name: str) -> None:
-    """Complete, no schedule fails, and nobody changed the program without noticing."""
-    scenario = scenario_named(name)
-    result = searched(name)
+    """Complete, no schedule fails, and nobody changed the program without noticing; what no step took is known."""
+    scenario, coverage = scenario_named(name), Coverage()
+    result = explore(scenario.program(coverage), cancels=scenario.cancels, timers=scenario.timers)
     assert result.verdict == "holds", result.summary()
     assert result.complete
     assert scenario.pinned is not None
     assert (result.states, result.schedules) == (scenario.pinned.states, scenario.pinned.schedules)
+    if name in NEVER_TAKEN:
+        assert {action for action in scenario.actions() if not coverage.actions[action]} == NEVER_TAKEN[name]
 
 
-def test_every_action_of_the_barrier_but_the_named_ones_is_taken() -> None:
-    """Coverage from the machine's side: what no step of the implementation ever did is known by name."""
-    scenario, coverage = scenario_named("barrier"), Coverage()
-    explore(scenario.program(coverage), cancels=scenario.cancels)
-    never = {name for name in scenario.actions() if not coverage.actions[name]}
-    # A writer or checkpoint cancelled before it asks emits nothing; no drain limit is set in this scenario.
-    assert never == {"cancel_outside", "cancel_before_request", "expire_cut"}
+def test_generated_pytests_find_every_scenario_by_its_name_and_nothing_else() -> None:
+    """`run_NAME` is no function of its own: a new scenario has one without anybody writing it."""
+    from interleavings import scenarios
+
+    for name in (*SCENARIOS, *CONTROLS):
+        program = getattr(scenarios, f"run_{name}")
+        assert program.trace_identity == {"scenario": name}
+    assert not any(hasattr(scenarios, missing) for missing in ("run_nothing", "run_", "barrier_run"))
 
 
 def test_a_checkpoint_granted_straight_from_the_release_of_another_is_followed() -> None:
@@ -58,13 +91,6 @@ def test_a_checkpoint_granted_straight_from_the_release_of_another_is_followed()
     scenario, coverage = scenario_named("queue"), Coverage()
     explore(scenario.program(coverage), cancels=scenario.cancels).assert_holds()
     assert coverage.actions["open_cut"] > coverage.actions["cancel_in_cut"] > 0
-
-
-def test_every_action_of_the_cut_is_taken() -> None:
-    """The run of the controller takes every action of the machine that is not the environment's."""
-    scenario, coverage = scenario_named("commit"), Coverage()
-    explore(scenario.program(coverage))
-    assert [name for name in scenario.actions() if not coverage.actions[name]] == []
 
 
 def test_the_scenarios_of_spares_take_every_action_of_the_pool() -> None:
@@ -129,7 +155,7 @@ def test_a_cancellation_that_leaks_a_slot_is_found(monkeypatch: pytest.MonkeyPat
 
 def failure_of(name: str) -> tuple[str, str]:
     """The property and the message of the first failure."""
-    result = searched(name, max_seconds=60)
+    result = searched(name, max_states=20_000)
     assert result.verdict == "fails", result.summary()
     assert result.failure is not None
     return result.failure.property, result.failure.message
@@ -308,8 +334,11 @@ def test_a_scenario_names_a_scope_of_its_machine() -> None:
     """The states of a scenario lie inside a scope that can be enumerated, and it holds there completely."""
     from spec import search
 
-    for scenario in SCENARIOS.values():
-        if scenario.machine is not None:
+    for scenario in (*SCENARIOS.values(), *CONTROLS.values()):
+        if scenario.name in CONTROLS:
+            # What is followed there is a variant of the machine, which breaks a property; its own tests say which.
+            assert scenario.pinned is None
+        elif scenario.machine is not None:
             result = search(scenario.machine.model(scenario.scope))
             assert (result.verdict, result.complete) == ("holds", True)
         subject = fresh_subject(scenario.program(Coverage()))

@@ -129,13 +129,29 @@ def test_figures_are_shown_with_their_machine_or_said_to_be_absent(figures: Any,
         {"figure": "slow (x)", "value": 0.5, "to_reach": ">= 2", "ok": False},
     ]
     (tmp_path / f"{name}.json").write_text(json.dumps(rows))
-    assert "0.25" not in figures.figures(tmp_path)
-    assert figures.figures(tmp_path).count("Not recorded") == len(figures.scripts())
+    assert "0.25" not in figures.figures(kept=tmp_path)
+    assert figures.figures(kept=tmp_path).count("Not recorded") == len(figures.scripts())
     (tmp_path / f"{name}.machine.json").write_text(json.dumps({"processor": "a lathe", "cores": 2}))
-    shown = figures.figures(tmp_path)
+    shown = figures.figures(kept=tmp_path)
     assert "processor a lathe, cores 2" in shown
     assert "1 of 2 figures were not reached" in shown
     assert "| slow (x) | 0.5 | ≥ 2 | **no** |" in shown
+
+
+def test_what_a_memory_reaches_is_computed_from_the_recorded_slopes(drawings: Any, tmp_path: Path) -> None:
+    """Doubling with every unit, 64 bytes a state: a GiB more or less is half a unit."""
+    reach = importlib.import_module("reach")
+    assert "figures.py scale engines" in reach.reach(tmp_path)
+    counted = [{"figure": f"states, cut: things = {size}", "value": 2**size} for size in (8, 9, 10)]
+    (tmp_path / "scale.json").write_text(json.dumps([*counted, {"figure": "window, 10 groups (ms)", "value": 1}]))
+    sizes = [
+        {"figure": "arrays, memory above idle, large/features (bytes a state)", "value": 1.0},
+        {"figure": "memory above idle, large/features (bytes a state)", "value": 64.0},
+    ]
+    (tmp_path / "engines.json").write_text(json.dumps(sizes))
+    (row,) = [line for line in reach.reach(tmp_path).splitlines() if line.startswith("| cut")]
+    # 0.7 of 16 GiB is 2 ** 27.48 states of 64 bytes.
+    assert row.split("|")[1:5] == [" cut: things ", " 10 (1,024 states) ", " 2.00 ", " 27 "]
 
 
 def test_recording_an_unknown_script_is_wrong_use(figures: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,9 +62,11 @@ def test_variants_lists_each_as_caught(tmp_path, capsys):
         (["check", "--variant", "cursor_ahead+nested_slot"], "change different machines"),
         (["check", "--machine", "queue"], "no machine 'queue'"),
         (["check", "--machine", "barrier", "--variant", "cursor_ahead"], "changes the machine 'cut'"),
-        (["check", "--engine", "torch"], "'torch' is not built yet"),
+        (["check", "--engine", "compiled", "--device", "cuda"], "--device cuda is for the torch engine"),
+        (["check", "--engine", "torch", "--resume"], "--resume is for the compiled engine"),
         (["check", "--engine", "magic"], "'magic' is unknown"),
-        (["check", "--device", "cuda"], "'cuda' is not built yet"),
+        (["check", "--device", "abacus"], "no device 'abacus'"),
+        (["check", "--device", "cuda:99"], "no device 'cuda:99'"),
         (["check", "--scope", "small/one_pair"], "name it with --machine"),
         (
             ["check", "--machine", "barrier", "--scope", "one_round", "--json", "/nowhere/x.json"],

@@ -9,7 +9,7 @@ from spec.barrier import BarrierScope, barrier
 from spec.cut import IN_ORDER, READY_FIRST, WEIGHT_FIFO, WINDOWED, CutScope, cut
 from spec.store import StoreScope, store
 
-LARGE = BarrierScope(writers=5, rounds=3, checkpointers=3, cancellations=2, expiries=2, children=1)
+LARGE = BarrierScope(writers=5, rounds=3, checkpointers=3, cancellations=2, expiries=2, children=1, leases=3)
 STORE = StoreScope(attempts=5, crashes=2, writers=2, lost_locks=1, errors=2, rewinds=1)
 
 
@@ -66,6 +66,7 @@ def cut_scopes(draw):
         background=draw(st.integers(0, 1)),
         replay_free=draw(st.integers(0, 1)),
         write_back=draw(st.integers(0, 1)),
+        leases=draw(st.integers(0, 2)),
     )
 
 
@@ -79,7 +80,7 @@ def test_walks_of_the_cut_with_any_features_keep_every_property(scope, random):
 @settings(max_examples=60)
 @given(st.randoms(use_true_random=False))
 def test_walks_of_a_large_barrier_keep_every_property(random):
-    """Five writers with children, three checkpoints, cancellations and expiries."""
+    """Five writers with children, three checkpoints, cancellations, expiries and leases that end."""
     walk(barrier.model(LARGE), random.randrange)
 
 

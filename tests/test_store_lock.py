@@ -21,7 +21,8 @@ from store_situations import (
     valid_texts,
 )
 
-from impl.errors import StoreBusy, StoreFailed
+from impl import JsonlTracer
+from impl.errors import StoreBusy, StoreFailed, UsageError
 from impl.store.files import Files
 
 
@@ -63,6 +64,63 @@ def test_case_E15_a_killed_writer_blocks_nobody(tmp_path: Path) -> None:
     with open_store(tmp_path, name="next") as store:
         publish(store, 2)
     assert valid_texts(tmp_path) == ["step 2", "step 1"]
+
+
+def hold_beside_a_forked_process_until_killed(root: Path, ready: "multiprocessing.synchronize.Event") -> None:
+    store = new_store(root, name="doomed")
+    store.open()
+    tracer = JsonlTracer(root / "trace.jsonl")
+    tracer.begin_run(None)
+    tracer.flush()
+    if os.fork() == 0:
+        # What a worker does that collects its parent's objects: the lock is no longer its own to give back.
+        store.close()
+        ready.set()
+        signal.pause()
+    signal.pause()
+
+
+def test_a_killed_writer_blocks_nobody_though_a_process_that_it_forked_lives_on(tmp_path: Path) -> None:
+    """The workers of a data loader outlive a killed run by seconds; the run is started again at once."""
+    context = multiprocessing.get_context("spawn")
+    ready = context.Event()
+    process = context.Process(target=hold_beside_a_forked_process_until_killed, args=(tmp_path, ready))
+    process.start()
+    assert ready.wait(60)
+    assert process.pid is not None
+    (child,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    try:
+        with pytest.raises(StoreBusy, match="writer doomed"):
+            new_store(tmp_path, name="next").open()
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        os.kill(int(child), 0)
+        with open_store(tmp_path, name="next") as store:
+            publish(store, 1)
+        JsonlTracer(tmp_path / "trace.jsonl").close()
+    finally:
+        process.kill()
+        process.join()
+        os.kill(int(child), signal.SIGKILL)
+    assert valid_texts(tmp_path) == ["step 1"]
+
+
+def test_a_forked_process_keeps_its_own_files_where_a_lock_was_refused_before(tmp_path: Path) -> None:
+    """A descriptor that no lock stands behind any more may be another file's by the time of the fork."""
+    (tmp_path / "other").write_text("no trace")
+    with pytest.raises(UsageError, match="Appending would spoil it"):
+        JsonlTracer(tmp_path / "other")
+    with open_store(tmp_path / "run"), pytest.raises(StoreBusy):
+        new_store(tmp_path / "run").open()
+    out, into = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(into, b"whole")
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(into)
+    assert os.read(out, 16) == b"whole"
+    os.close(out)
 
 
 def test_a_writer_that_was_overtaken_publishes_nothing(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def failing(call: str, error: int, nth: int = 0) -> Callable[[Path], None]:
 
 def unreadable(error: int) -> Callable[[Path], None]:
     def situation(root: Path) -> None:
-        new_store(root, failing_files(error, call="read", nth=0)).reader("step_1-1")
+        new_store(root, failing_files(error, call="read_into", nth=0)).reader("step_1-1")
 
     return situation
 
@@ -285,12 +285,12 @@ another mount |
     atomic. Use a directory that lies whole on one file system.
 
 may not read |
-    StoreFailed: reading ROOT/step_1-1/manifest.json failed: injected into read 0 (errno 13). The process may
+    StoreFailed: reading ROOT/step_1-1/manifest.json failed: injected into read_into 0 (errno 13). The process may
     not read it, which says nothing about the checkpoint. Give the process the right to, or run as the user that
     wrote it; nothing was changed.
 
 cannot be read |
-    CheckpointDamaged: step_1-1/manifest.json cannot be read: injected into read 0 (errno 5). The disk has lost
+    CheckpointDamaged: step_1-1/manifest.json cannot be read: injected into read_into 0 (errno 5). The disk has lost
     it, or it was replaced by something that is no file. Restore another checkpoint; `python -m impl fsck ROOT`
     shows which are whole.
 

@@ -68,7 +68,7 @@ def test_everything_is_synced_before_the_rename_and_the_parent_after_it(root: Pa
         place for place, (call, _) in enumerate(before) if call == "fsync"
     )
     fencing = [call for call, _ in before[before.index(("fsync_dir", (staging,))) + 1 :]]
-    assert fencing == ["open_read", "read", "close"], "the fencing number is read again last of all"
+    assert fencing == ["open_read", "read_into", "close"], "the fencing number is read again last of all"
     assert after[0] == ("fsync_dir", (str(root),)), "durable from here on; nothing comes between"
     assert [call for call, _ in after[1:]] == ["open_new", "write", "fsync", "close", "replace", "unlock"]
 

@@ -107,7 +107,7 @@ def test_case_E21_an_enormous_manifest_is_refused_without_being_read(root: Path)
 def test_a_disk_that_cannot_give_a_file_back_has_damaged_the_checkpoint(root: Path, error: int) -> None:
     """A restore may then take the checkpoint before."""
     with pytest.raises(CheckpointDamaged, match="cannot be read"):
-        new_store(root, failing_files(error, call="read", nth=0)).reader("step_1-1")
+        new_store(root, failing_files(error, call="read_into", nth=0)).reader("step_1-1")
 
 
 @pytest.mark.parametrize("error", [errno.EACCES, errno.EMFILE])

@@ -10,7 +10,7 @@ import torch
 
 from impl.errors import CheckpointCorrupt, UsageError
 from impl.store.manifest import TensorRecord
-from impl.store.tensor_assembly import from_chunks
+from impl.store.tensor_assembly import TensorAssembly
 from impl.store.tensor_format import KEY_LIMIT, to_pieces
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
@@ -24,10 +24,22 @@ def to_bytes(tensors: Mapping[str, torch.Tensor], where: str) -> tuple[bytes, di
     return b"".join(pieces), records
 
 
+def assembled(data: bytes, most: int, records: Mapping[str, TensorRecord], where: str) -> dict[str, torch.Tensor]:
+    """What becomes of a file that is read in pieces of at most `most` bytes."""
+    assembly = TensorAssembly(len(data), records, where)
+    while data:
+        room = assembly.room()[:most]
+        filled = min(len(room), len(data))
+        room[:filled] = data[:filled]
+        assembly.take(room[:filled])
+        data = data[filled:]
+    return assembly.tensors()
+
+
 def from_bytes(data: bytes, records: Mapping[str, TensorRecord], where: str) -> dict[str, torch.Tensor]:
     """The whole file at once, and then again byte by byte: where chunks end must not matter."""
-    found = from_chunks([data], len(data), records, where)
-    again = from_chunks([data[at : at + 1] for at in range(len(data))], len(data), records, where)
+    found = assembled(data, len(data), records, where)
+    again = assembled(data, 1, records, where)
     for key, tensor in found.items():
         assert_same(again[key], tensor)
     return found

@@ -31,10 +31,12 @@ def scripts() -> dict[str, str]:
     return found
 
 
-def figures(kept: Path = KEPT) -> str:
-    """All results as Markdown, and of each script without one how to get it."""
+def figures(only: str | None = None, kept: Path = KEPT) -> str:
+    """All results as Markdown, or those of one script, and of each script without one how to get it."""
     parts = []
     for name, sentence in scripts().items():
+        if only not in (None, name):
+            continue
         parts.append(f"## `bench/{name}.py`\n\n{sentence}\n")
         table, machine = kept / f"{name}.json", kept / f"{name}.machine.json"
         if table.is_file() and machine.is_file():

@@ -1,7 +1,8 @@
 """What mkdocs calls while it builds the site: draws what a page asks for, and takes files of the repository in.
 
 <!-- draw: NAME -->       in a page becomes the drawing or table of that name, made from `spec` at build time
-<!-- figures -->          becomes the recorded figures of `bench/`
+<!-- figures -->          becomes the recorded figures of `bench/`, and `<!-- figures: NAME -->` those of one script
+<!-- reach -->            becomes the table of how far enumeration reaches, computed from them
 [text](../impl/README.md) a link out of `docs` leads to a page made of that file, so that the site needs no network
 """
 
@@ -23,11 +24,13 @@ sys.path[:0] = [str(HERE), str(ROOT)]
 
 from figures import figures  # noqa: E402
 from protocol_drawings import DRAWN  # noqa: E402
+from reach import reach  # noqa: E402
 
 TAKEN_IN = "repository"
 LANGUAGES = {".py": "python", ".toml": "toml", ".sh": "bash"}
 LINK = re.compile(r"(?<!\!)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 ASKED = re.compile(r"^<!-- draw: (\w+) -->$", re.MULTILINE)
+FIGURES = re.compile(r"^<!-- figures(?:: (\w+))? -->$", re.MULTILINE)
 CODE = re.compile(r"^(```|~~~).*?^\1$", re.MULTILINE | re.DOTALL)
 
 
@@ -122,7 +125,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if here.startswith(f"{TAKEN_IN}/"):
         return markdown
     text = ASKED.sub(lambda found: DRAWN[found[1]](), markdown)
-    text = re.sub(r"^<!-- figures -->$", lambda _: figures(), text, flags=re.MULTILINE)
+    text = FIGURES.sub(lambda found: figures(found[1]), text)
+    text = re.sub(r"^<!-- reach -->$", lambda _: reach(), text, flags=re.MULTILINE)
     return rewritten(text, f"docs/{here}", here)
 
 

@@ -31,7 +31,10 @@ from .validation import (
     check_identity,
     check_settled,
     cursor_of,
+    dropped_of,
+    place_of,
     rebuilt_state,
+    shortfalls_of,
     without_buffered,
 )
 
@@ -210,6 +213,9 @@ def put_into_place(
         step=plan.restored.step,
         version=plan.counters.version,
         cursor=cursor_of(plan.sampler_state),
+        shortfalls=shortfalls_of(plan.sampler_state),
+        dropped=dropped_of(plan.sampler_state),
+        loader=place_of(plan.loader_state),
         pending=[
             (entry.group, *entry.key, entry.phase.value, entry.admission, entry.step)
             for entry in plan.ledger.entries.values()

@@ -18,7 +18,7 @@ from ..store.reader import CheckpointReader
 from . import documents as doc
 from .participants import Counters, Participants
 from .restoring import Restored, newest_readable, trainer_files
-from .validation import check_identity, cursor_of
+from .validation import check_identity, cursor_of, dropped_of, place_of, shortfalls_of
 
 if TYPE_CHECKING:
     from ..barrier import CheckpointBarrier, Cut
@@ -80,13 +80,17 @@ def put_trainer_into_place(
         barrier.close(f"taking up the trainer of {plan.restored.name} failed half-way: {error!r}")
         raise
     _log.warning("%s", plan.restored.notice)
+    sampler_state = parts.sampler.state()
     barrier.emit(
         "restore",
         name=plan.restored.name,
         sequence=plan.restored.sequence,
         step=plan.restored.step,
         version=plan.counters.version,
-        cursor=cursor_of(parts.sampler.state()),
+        cursor=cursor_of(sampler_state),
+        shortfalls=shortfalls_of(sampler_state),
+        dropped=dropped_of(sampler_state),
+        loader=place_of(parts.loader.state()),
         pending=[],
         ready=[],
         spares=[],

@@ -103,6 +103,28 @@ def cursor_of(sampler_state: object) -> int | None:
     return getattr(sampler_state, "cursor", None)
 
 
+def shortfalls_of(sampler_state: object) -> list[tuple[int, int]] | None:
+    """The shortfalls in a sampler's state; None where a custom sampler has none."""
+    shortfalls = _part(sampler_state, "shortfalls")
+    return None if shortfalls is None else [(step, missing) for step, missing in shortfalls]
+
+
+def dropped_of(sampler_state: object) -> int | None:
+    """The drop count in a sampler's state; None where a custom sampler has none."""
+    dropped: int | None = _part(sampler_state, "dropped")
+    return dropped
+
+
+def place_of(loader_state: object) -> tuple[int, int, bool] | None:
+    """Epoch, prompts of it handed out, and exhausted bit; None for a loader that counts otherwise."""
+    place = tuple(_part(loader_state, name) for name in ("epoch", "position", "exhausted"))
+    return None if None in place else place
+
+
+def _part(state: object, name: str) -> Any:
+    return state.get(name) if isinstance(state, dict) else getattr(state, name, None)
+
+
 def without_buffered(documents: Documents) -> tuple[list[doc.EntryDocument], tuple[GroupId, ...]]:
     """The pending prompts without those that are in the buffer too, and the groups taken out: its copy wins."""
     buffered = {slot.group for slot in documents.buffer.slots}

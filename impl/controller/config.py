@@ -57,6 +57,9 @@ class ControllerConfig:
     save_period: int | None = 10
     #: A full save when this many seconds have gone by since the last, at the next moment between steps.
     save_deadline: float | None = None
+    #: A rollout snapshot (the groups that are finished, without the trainer) after this many seconds, while the trainer
+    #: is in the step after a full save that is durable; a crash then repeats less generation. None: none are taken.
+    snapshot_period: float | None = None
     #: How often a group is tried again after a transient failure, and after one that lies in its data.
     transient_retries: int = 5
     data_retries: int = 1
@@ -84,8 +87,12 @@ class ControllerConfig:
             self._whole(name, least=0)
         for name in ("backoff", "backoff_limit"):
             self._seconds(name, optional=False, positive=False)
-        for name in ("save_deadline", "attempt_timeout", "stall_warning", "stall_timeout"):
+        for name in ("save_deadline", "snapshot_period", "attempt_timeout", "stall_warning", "stall_timeout"):
             self._seconds(name, optional=True, positive=True)
+        if not self.recovery:
+            self._require(
+                "snapshot_period", self.snapshot_period is None, "None without recovery, since a snapshot is of prompts"
+            )
         self._require("classify", callable(self.classify), "a function of an exception")
 
     def delay_before(self, failures: int) -> float:

@@ -28,6 +28,7 @@ from .parts import RunParts
 from .report import RestoredFrom, RunReport
 from .rollout_pump import RolloutPump
 from .saves import SaveSchedule
+from .snapshots import SnapshotSchedule
 from .supervisor import RunTask, Supervisor
 from .train_batch import GenerationRequest, TrainBatch
 from .train_pump import TrainPump
@@ -118,6 +119,7 @@ class Controller:
         self._supervisor = Supervisor()
         self.generation = Generation(self._parts, self._generate, self._supervisor)
         self._saves = SaveSchedule(self._parts, self._checkpointer, trainer)
+        self._snapshots = SnapshotSchedule(self._parts, self._checkpointer, self._saves)
         self.rollout_pump = RolloutPump(self._parts, self.generation)
         self.train_pump = TrainPump(self._parts, self._train, self._saves, self.generation, self._supervisor)
         self._restored: RestoredFrom | None = None
@@ -268,7 +270,7 @@ class Controller:
 
     def _start_pumps(self) -> list[RunTask]:
         """Start the tasks of the run; the train pump, whose end is the run's, comes first."""
-        self._saves.start()
+        self._saves.start(resumed=self._restored is not None)
         tasks = [
             self._supervisor.start(self.train_pump.run(), "train-pump"),
             self._supervisor.start(self.rollout_pump.run(), "rollout-pump"),
@@ -276,6 +278,8 @@ class Controller:
         watchdog = Watchdog(self._parts, self._describe, lambda: self._saves.in_progress)
         if watchdog.wanted:
             tasks.append(self._supervisor.start(watchdog.run(), "watchdog"))
+        if self._snapshots.wanted:
+            tasks.append(self._supervisor.start(self._snapshots.run(), "snapshots"))
         return tasks
 
     async def _end(self, tasks: list[RunTask], error: BaseException | None) -> None:
@@ -325,4 +329,5 @@ class Controller:
             windows=self.barrier.statistics().window,
             failures=tuple(self._parts.failures),
             recovery=self.config.recovery,
+            snapshots=self._snapshots.taken,
         )

@@ -65,4 +65,6 @@ class RunReport:
     #: How long the windows were in which all writers stood still, in seconds.
     windows: Durations
     failures: tuple[Failure, ...] = ()
+    #: Rollout snapshots this process took.
+    snapshots: int = 0
     recovery: bool = True

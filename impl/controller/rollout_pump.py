@@ -16,6 +16,7 @@ from ..errors import UsageError
 from ..ledger import Admission, LedgerEntry, Phase
 from ..loader_protocol import checked_batch
 from ..samplers import TransactionalSampler
+from ..steps import commit_admission
 from .generation import Generation
 from .parts import RunParts
 from .replacement import Replacement
@@ -199,23 +200,9 @@ class RolloutPump:
         A sampler without the split waits for its gate here, inside the slot.
         """
         parts = self._parts
-        sampler = parts.sampler
         self._doing = f"commits admission {admission.id}"
         async with parts.barrier.mutation("admissions") as cut:
-            before = sampler.cursor
-            if isinstance(sampler, TransactionalSampler):
-                step = sampler.commit_admission(cut)
-            else:
-                step = await sampler.admit(cut)
-            parts.ledger.admit(cut, admission, step)
-            missing = parts.groups_per_step - len(admission.groups)
-            if step is not None:
-                sampler.credit(step, missing)
-            elif sampler.cursor != before:
-                # The gate counts whole steps by the cursor; without this a short batch in the middle of several epochs
-                # would shut it for ever.
-                for _ in range(missing):
-                    sampler.record_drop()
+            await commit_admission(cut, parts.ledger, parts.sampler, admission, parts.groups_per_step)
 
     async def dispatch(self, group: GroupId) -> None:
         """Take both permits, then a slot of the buffer, then start the generation, outside the section."""

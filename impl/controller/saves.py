@@ -30,6 +30,8 @@ class SaveSchedule:
         # What the newest save holds at least: version, and how many mutations had ended when it was asked for.
         self._saved_version = parts.progress.version
         self._saved_mutations: int | None = None
+        # The version of the trainer that the newest full save holds; None before the first of a run.
+        self._anchor: int | None = None
         self.in_window = False
         self.begun = 0
 
@@ -44,9 +46,16 @@ class SaveSchedule:
             return False
         return self.in_window or (self._pending is not None and not self._pending.done)
 
-    def start(self) -> None:
+    @property
+    def anchored(self) -> bool:
+        """Whether the trainer is where the newest full save left it, and that one is durable."""
+        written = self._pending is None or self._pending.done
+        return written and self._anchor == self._parts.progress.version
+
+    def start(self, *, resumed: bool) -> None:
         """Count period and deadline from here: a run that begins, or has resumed, owes no save yet."""
         self._saved_version = self._parts.progress.version
+        self._anchor = self._saved_version if resumed else None
         self._arm()
 
     def stop(self) -> None:
@@ -94,7 +103,7 @@ class SaveSchedule:
         finally:
             self.in_window = False
         self.begun += 1
-        self._saved_version = self._parts.progress.version
+        self._saved_version = self._anchor = self._parts.progress.version
         self._saved_mutations = mutations
         self._arm()
 

@@ -2,6 +2,7 @@
 
 toy_task     the task and the policy: real tensors, a real optimizer, generation beside training
 child        the run itself, one process a life; tells its parent what it does, and logs what it trains
-parent       starts a life, kills it with SIGKILL at a chosen event, starts the next, and shows the table
+lives        starts a life, follows its events, and kills it with SIGKILL at a chosen one
+parent       one life after the other, and the table at the end
 audit        reads the final checkpoint and the independent log, and counts what is lost or doubled
 """

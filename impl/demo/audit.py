@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import CheckpointNotFound
+from ..errors import CheckpointNotFound, UsageError
 from ..keys import Key
 from ..permutation import EpochOrder
 from ..store.catalogue import scan
@@ -63,7 +63,7 @@ def read_lineage(lines: Iterable[Mapping[str, Any]]) -> Lineage:
             superseded += len(forgotten)
             for step in forgotten:
                 del steps[step], rewards[step]
-        else:
+        elif line["event"] == "trained":
             # A step trained again without a resumption in between would be a fault; its keys then count twice.
             keys = tuple(Key(*key) for key in line["keys"])
             steps[line["step"]] = steps.get(line["step"], ()) + keys
@@ -92,10 +92,7 @@ def audit(checkpoints: Path, log: Path) -> Audit:
 
 def balance(loader: Any, accounts: Any, living: Iterable[Any], lineage: Lineage) -> Audit:
     """Compare who owns each key on disk with what the lineage trained."""
-    length = loader["dataset_length"]
-    epoch, order = loader["epoch"], EpochOrder(length, loader["seed"], loader["epoch"])
-    handed_out = {Key(before, row) for before in range(epoch) for row in range(length)}
-    handed_out |= {Key(epoch, order[place]) for place in range(loader["position"])}
+    handed_out = _handed_out(loader)
     owners: Counter[Key] = Counter()
     in_accounts = {
         Key(interval["epoch"], row)
@@ -120,3 +117,15 @@ def balance(loader: Any, accounts: Any, living: Iterable[Any], lineage: Lineage)
         superseded_steps=lineage.superseded,
         rewards=tuple(lineage.rewards[step] for step in sorted(lineage.rewards)),
     )
+
+
+def _handed_out(loader: Any) -> set[Key]:
+    """The keys behind the cursor. Of another loader than `PromptLoader` they are known at the end of the data only."""
+    length, epoch = loader["dataset_length"], loader["epoch"]
+    keys = {Key(before, row) for before in range(epoch) for row in range(length)}
+    if "position" in loader:
+        order = EpochOrder(length, loader["seed"], epoch)
+        return keys | {Key(epoch, order[place]) for place in range(loader["position"])}
+    if not loader["exhausted"]:
+        raise UsageError("the run has not come to the end of its data, and its loader does not say what it gave out.")
+    return keys | {Key(epoch, row) for row in range(length)}

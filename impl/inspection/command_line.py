@@ -92,10 +92,10 @@ class _Counting(PosixFiles):
         super().__init__()
         self._counted = counted
 
-    def read(self, handle: Handle, size: int) -> bytes:
-        data = super().read(handle, size)
-        self._counted(len(data))
-        return data
+    def read_into(self, handle: Handle, room: memoryview) -> int:
+        filled = super().read_into(handle, room)
+        self._counted(filled)
+        return filled
 
 
 def _surveyed(root: str, console: Console, *, digests: bool) -> Survey:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from ..errors import CheckpointCorrupt, StoreFailed
 from ..store import names, strict_json
-from ..store.files import Files
+from ..store.files import Files, read_front
 from ..store.lock import WriterRecord
 
 State = Literal["held", "free", "unknown"]
@@ -64,7 +64,7 @@ def _last_writer(files: Files, path: str) -> WriterRecord | None:
     except OSError:
         return None
     try:
-        return strict_json.decode(files.read(handle, _RECORD_LIMIT), WriterRecord, path)
+        return strict_json.decode(read_front(files, handle, _RECORD_LIMIT), WriterRecord, path)
     except (OSError, CheckpointCorrupt, StoreFailed):
         return None
     finally:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from ..errors import UsageError
 from ..store.durable_file import remove_tree, replace_durably, write_durably
-from ..store.files import Files
+from ..store.files import Files, read_front
 from ..store.names import STAGING_PREFIX
 from .lock_state import lock_state
 
@@ -80,7 +80,7 @@ def _tried(needed: str, attempt: Callable[[Files, str], str | None], files: File
 def _content(files: Files, path: str) -> bytes:
     handle = files.open_read(path)
     try:
-        return files.read(handle, 1 << 20)
+        return read_front(files, handle, 1 << 20)
     finally:
         files.close(handle)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ..errors import CheckpointCorrupt, UsageError
 from ..store import names
 from ..store.catalogue import Catalogue, scan
-from ..store.files import Files
+from ..store.files import Files, read_front
 from .examine import Examined, examine
 from .lock_state import LockState, lock_state
 
@@ -175,7 +175,7 @@ def _latest(files: Files, root: str) -> str | None:
     except OSError:
         return None
     try:
-        return files.read(handle, _LATEST_LIMIT).decode("utf-8", "replace").strip()
+        return read_front(files, handle, _LATEST_LIMIT).decode("utf-8", "replace").strip()
     except OSError:
         return None
     finally:

@@ -37,8 +37,8 @@ class Files(Protocol):
         """Append all of `data`; a short write is continued inside, so the caller sees all or an error."""
         ...
 
-    def read(self, handle: Handle, size: int) -> bytes:
-        """Read up to `size` bytes from where the last read ended; empty at the end of the file."""
+    def read_into(self, handle: Handle, room: memoryview) -> int:
+        """Fill the front of `room` from where the last read ended; how many bytes, 0 at the end of the file."""
         ...
 
     def fsync(self, handle: Handle) -> None:
@@ -91,3 +91,9 @@ class Files(Protocol):
     def unlock(self, handle: Handle) -> None:
         """Give a lock back; the file stays."""
         ...
+
+
+def read_front(files: Files, handle: Handle, size: int) -> bytes:
+    """Up to `size` bytes from where the last read ended, in one call."""
+    room = memoryview(bytearray(size))
+    return bytes(room[: files.read_into(handle, room)])

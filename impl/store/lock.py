@@ -18,7 +18,7 @@ from ..errors import CheckpointCorrupt, StoreBusy
 from . import names, strict_json
 from .durable_file import replace_durably
 from .failures import READING, translated
-from .files import Files, Handle
+from .files import Files, Handle, read_front
 
 _LIMIT = 64 << 10
 
@@ -104,7 +104,7 @@ class WriterLock:
                 except FileNotFoundError:
                     return None
                 try:
-                    data = self._files.read(handle, _LIMIT)
+                    data = read_front(self._files, handle, _LIMIT)
                 finally:
                     self._files.close(handle)
             return strict_json.decode(data, WriterRecord, where)

@@ -20,8 +20,8 @@ T = TypeVar("T")
 LARGE_BYTES = 2 << 20
 #: Streams under way at once. Also with few cores: while one waits for its fsync another computes its digest.
 WORKERS = max(4, min(8, os.cpu_count() or 1))
-#: Held while a stream keeps a core busy, not while it waits for the disk: one core is left to the event loop.
-COMPUTING = threading.Semaphore(max(1, min(WORKERS, (os.cpu_count() or 1) - 1)))
+#: Held while a stream computes a digest, not while it waits for the disk: no more of them than there are cores.
+COMPUTING = threading.Semaphore(max(1, min(WORKERS, os.cpu_count() or 1)))
 
 
 @dataclass(frozen=True, slots=True)

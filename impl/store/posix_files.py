@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat as stat_modes
 
+from ..process_lock import lock_exclusively, unlock_and_close
+from .direct_io import write_past_the_cache
 from .files import Buffer, FileStat, Handle
 
 _MODE_FILE = 0o666
@@ -36,11 +37,12 @@ class PosixFiles:
 
     def write(self, handle: Handle, data: Buffer) -> None:
         rest = memoryview(data).cast("B")
+        rest = rest[write_past_the_cache(handle, rest) :]
         while rest:
             rest = rest[os.write(handle, rest) :]
 
-    def read(self, handle: Handle, size: int) -> bytes:
-        return os.read(handle, size)
+    def read_into(self, handle: Handle, room: memoryview) -> int:
+        return os.readv(handle, [room])
 
     def fsync(self, handle: Handle) -> None:
         os.fsync(handle)
@@ -84,15 +86,11 @@ class PosixFiles:
     def lock(self, path: str) -> Handle:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, _MODE_FILE)
         try:
-            # flock, not lockf: it belongs to this open file, so two stores in one process exclude each other too,
-            # and closing some other handle on the same file does not give it away.
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_exclusively(descriptor)
         except BaseException:
             os.close(descriptor)
             raise
         return Handle(descriptor)
 
     def unlock(self, handle: Handle) -> None:
-        # Closing alone would leave the lock with a process forked meanwhile, as the workers of a data loader are.
-        fcntl.flock(handle, fcntl.LOCK_UN)
-        os.close(handle)
+        unlock_and_close(handle)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import errno
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import CheckpointCorrupt, CheckpointDamaged
@@ -17,14 +18,13 @@ from .failures import READING, store_error
 from .files import Files
 from .manifest import FileRecord, Manifest, decode_manifest
 from .parallel import Job, in_parallel
-from .tensor_assembly import from_chunks
+from .tensor_assembly import READ_BYTES, TensorAssembly
 
 if TYPE_CHECKING:
     import torch
 
 T = TypeVar("T")
 
-_CHUNK = 4 << 20
 # A manifest of a million tensors has some 100 MB; more than this is no manifest, and is refused before it is read.
 _MANIFEST_LIMIT = 512 << 20
 _DIGEST_LIMIT = 1024
@@ -69,7 +69,7 @@ class CheckpointReader:
 
     def read(self, member: str) -> bytes:
         """The contents of a listed file."""
-        return b"".join(self.verified_chunks(member))
+        return b"".join(map(bytes, self.verified_chunks(member)))
 
     def record(self, member: str) -> FileRecord:
         """What the manifest says of a file; CheckpointCorrupt if it does not list it."""
@@ -81,13 +81,17 @@ class CheckpointReader:
             )
         return record
 
-    def verified_chunks(self, member: str) -> Iterator[bytes]:
-        """The file in pieces; raises after the last one if the whole does not have the listed digest."""
+    def verified_chunks(self, member: str, room: Callable[[], memoryview] | None = None) -> Iterator[memoryview]:
+        """The file in pieces; raises after the last one if the whole does not have the listed digest.
+
+        Each is the front of a `room`, which is asked for before it is read; without one, all are made in the same
+        memory, and each is good until the next one is asked for.
+        """
         record = self.record(member)
         self._check_present(member, record)
         digest = hashlib.sha256()
         length = 0
-        for chunk in self._chunks(member):
+        for chunk in self._chunks(member, room):
             digest.update(chunk)
             length += len(chunk)
             if length > record.length:
@@ -152,12 +156,13 @@ class CheckpointReader:
                 raise CheckpointDamaged(f"{self.name}/{member} grew while it was read. {self._way_out}")
         return bytes(data)
 
-    def _chunks(self, member: str) -> Iterator[bytes]:
+    def _chunks(self, member: str, room: Callable[[], memoryview] | None = None) -> Iterator[memoryview]:
+        next_room = room or repeat(memoryview(bytearray(READ_BYTES))).__next__
         try:
             handle = self._files.open_read(f"{self._path}/{member}")
             try:
-                while chunk := self._files.read(handle, _CHUNK):
-                    yield chunk
+                while filled := self._files.read_into(handle, place := next_room()):
+                    yield place[:filled]
             finally:
                 self._files.close(handle)
         except OSError as error:
@@ -218,7 +223,10 @@ class MemberReader:
                 f"{self._where(name)} is not listed as a file of tensors. The checkpoint was edited; restore another."
             )
         length = self._checkpoint.record(member).length
-        return from_chunks(self._checkpoint.verified_chunks(member), length, described, self._where(name))
+        assembly = TensorAssembly(length, described, self._where(name))
+        for chunk in self._checkpoint.verified_chunks(member, assembly.room):
+            assembly.take(chunk)
+        return assembly.tensors()
 
     def _where(self, name: str) -> str:
         return f"{self._checkpoint.name}/{self._prefix}{name}"

@@ -93,11 +93,11 @@ class StagedDirectory:
 
         def digested() -> Generator[memoryview, None, None]:
             nonlocal length
-            with COMPUTING:
-                for chunk in in_chunks(pieces):
+            for chunk in in_chunks(pieces):
+                with COMPUTING:
                     digest.update(chunk)
-                    length += len(chunk)
-                    yield chunk
+                length += len(chunk)
+                yield chunk
 
         with closing(digested()) as chunks:
             self._write(name, chunks)

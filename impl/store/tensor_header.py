@@ -35,7 +35,7 @@ class HeaderCollector:
         self._head = bytearray()
         self._wanted = _LENGTH_BYTES
 
-    def take(self, chunk: bytes) -> bytes:
+    def take(self, chunk: memoryview) -> memoryview:
         """The next piece of the file; returns what of it lies behind the header."""
         while len(self._head) < self._wanted and chunk:
             missing = self._wanted - len(self._head)
@@ -86,7 +86,7 @@ class HeaderCollector:
         return strict_json.convert(plain, dict[str, HeaderEntry], where), _LENGTH_BYTES + announced
 
 
-def observed(chunks: Iterable[bytes], collector: HeaderCollector) -> Iterator[bytes]:
+def observed(chunks: Iterable[memoryview], collector: HeaderCollector) -> Iterator[memoryview]:
     """The same chunks; the collector has seen each before the next is read."""
     for chunk in chunks:
         collector.take(chunk)

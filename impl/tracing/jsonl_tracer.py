@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import fcntl
 import logging
 import os
 import socket
@@ -30,6 +29,7 @@ import msgspec
 from ..arguments import require_count
 from ..barrier.arguments import seconds
 from ..errors import UsageError
+from ..process_lock import lock_exclusively, unlock_and_close
 from .schema import FIRST_BYTES, SCHEMA, VERSION, End, Event, Gap, Header
 
 logger = logging.getLogger("cleancut.trace")
@@ -189,9 +189,7 @@ class JsonlTracer:
             self._write_waiting()
         finally:
             with suppress(OSError):
-                # Closing alone would leave the lock with a process forked meanwhile, as a data loader's workers are.
-                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-            os.close(self._descriptor)
+                unlock_and_close(self._descriptor)
 
     def _write_waiting(self) -> None:
         lines: list[bytes] = []
@@ -245,7 +243,8 @@ def _opened(path: str) -> tuple[int, bool]:
             )
         return descriptor, size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
     except BaseException as error:
-        os.close(descriptor)
+        with suppress(OSError):
+            unlock_and_close(descriptor)
         if isinstance(error, OSError):
             raise UsageError(f"path: {path} cannot be used for a trace: {error}. Name another file.") from error
         raise
@@ -253,7 +252,7 @@ def _opened(path: str) -> tuple[int, bool]:
 
 def _lock(descriptor: int, path: str) -> None:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_exclusively(descriptor)
     except BlockingIOError as error:
         raise UsageError(
             f"path: another tracer writes {path}. Its segments would be mixed with these; give each run a file."

@@ -27,6 +27,8 @@ class SpecTrace:
     sentence: str
     steps: tuple[tuple[str, int | None, str], ...]
     """Action, index, and who takes it."""
+    indexes: tuple[int, ...] = ()
+    """The prompts, writers or steps at which the property fails."""
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SpecTrace:
@@ -53,6 +55,7 @@ class SpecTrace:
                     (str(step["action"]), None if step["index"] is None else int(step["index"]), str(step["who"]))
                     for step in document["steps"]
                 ),
+                indexes=tuple(int(index) for index in document.get("indexes", ()) if index is not None),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise TraceUnreadable(f"{origin}: is damaged: {error!r}") from None

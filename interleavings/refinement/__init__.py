@@ -29,6 +29,7 @@ different are the same up to their numbers, so where the two choose differently 
 | `barrier.py` | the barrier's events and state |
 | `cut.py`, `choices.py` | the protocol's events, and which groups a choice of the library stands for |
 | `views.py`, `images.py` | the run's state, and its checkpoints, in the machine's words |
+| `words.py` | the machine's own words on an action and a state, for the report of a failure |
 | `prompts.py` | the machine's number of each group and key |
 """
 

@@ -6,14 +6,19 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from spec.barrier import DONE, IDLE, INSIDE, OPEN, OUTSIDE, QUEUED, WAITING, BarrierScope
+from spec.barrier import CHILD_INSIDE, CHILD_WAITING, DONE, IDLE, INSIDE, OPEN, OUTSIDE, QUEUED, WAITING, BarrierScope
 from spec.barrier import barrier as barrier_machine
 
 from ..follower import Coverage, Event, Follower, Path, Remembered, Rule, Stutter, View
 from .vocabulary import COUNTED_IN_AS_A_BATCH, CUT_EVENTS, FIGURE_EVENTS
+from .words import MachineWords
 
 if TYPE_CHECKING:
     from impl.barrier import BarrierFrontEnd
+
+
+# What a slot's events are of a task that a writer started inside its own.
+OF_A_CHILD = {"request_slot": "child_request", "leave_slot": "child_leave", "withdraw_slot": "cancel_child"}
 
 
 def _being_cancelled() -> bool:
@@ -23,10 +28,11 @@ def _being_cancelled() -> bool:
 
 
 class BarrierTasks:
-    """Names tasks as the machine does: "writer-0" is writer 0, "checkpoint-1" is checkpoint 1."""
+    """Names tasks as the machine does: "writer-0" is writer 0, "child-0" its child, "checkpoint-1" checkpoint 1."""
 
     def __init__(self, writers: int, checkpointers: int) -> None:
         self.writer = {f"writer-{i}": i for i in range(writers)}
+        self.child = {f"child-{i}": i for i in range(writers)}
         self.checkpoint = {f"checkpoint-{i}": i for i in range(checkpointers)}
 
 
@@ -35,6 +41,8 @@ def barrier_rules(tasks: BarrierTasks) -> dict[str, Rule]:
 
     def of_writer(action: str, cancelled: str | None = None) -> Rule:
         def rule(event: Event, state: Any) -> Path:
+            if event.fields["task"] in tasks.child:
+                return [(OF_A_CHILD[action], _child(event))]
             return [((cancelled if cancelled and event.fields["cancelled"] else action), _writer(event))]
 
         return rule
@@ -48,12 +56,25 @@ def barrier_rules(tasks: BarrierTasks) -> dict[str, Rule]:
     def _writer(event: Event) -> int:
         return tasks.writer[event.fields["task"]]
 
+    def _child(event: Event) -> int:
+        return tasks.child[event.fields["task"]]
+
+    def said_by_the_program(action: str) -> Rule:
+        def rule(event: Event, state: Any) -> Path:
+            return [(action, event.fields["writer"])]
+
+        return rule
+
     def _checkpoint(event: Event) -> int:
         return tasks.checkpoint[event.fields["task"]]
 
     def enter_slot(event: Event, state: Any) -> Path | Stutter:
         # The machine's release lets the batch in at once; the implementation then names each of it. A second entry of
         # a writer that is inside would be refused before it is traced, so this cannot hide one.
+        if event.fields["task"] in tasks.child:
+            if state.child[_child(event)] == CHILD_INSIDE:
+                return Stutter(COUNTED_IN_AS_A_BATCH)
+            return [("child_enter", _child(event))]
         if state.at[_writer(event)] == INSIDE:
             return Stutter(COUNTED_IN_AS_A_BATCH)
         return [("enter_slot", _writer(event))]
@@ -72,6 +93,9 @@ def barrier_rules(tasks: BarrierTasks) -> dict[str, Rule]:
         "open_cut": of_checkpoint("open_cut"),
         "close_cut": of_checkpoint("close_cut", cancelled="cancel_in_cut"),
         "withdraw_cut": withdraw_cut,
+        # The library has no event for either: a task is asyncio's, and a refusal changes nothing.
+        "start_child": said_by_the_program("start_child"),
+        "refuse_child": said_by_the_program("refuse_child"),
     }
 
 
@@ -79,14 +103,19 @@ def barrier_of_machine(state: Any) -> View:
     """The barrier as its machine has it."""
     queued = [(state.place[c], c) for c in state.all_checkpointers if state.place[c]]
     return {
-        "waiting": frozenset(f"writer-{w}" for w in state.all_writers if state.at[w] == WAITING),
-        "inside": frozenset(f"writer-{w}" for w in state.all_writers if state.at[w] == INSIDE),
+        "waiting": _standing(state, WAITING, CHILD_WAITING),
+        "inside": _standing(state, INSIDE, CHILD_INSIDE),
         "queue": tuple(f"checkpoint-{c}" for _, c in sorted(queued)),
         "open cut": tuple(f"checkpoint-{c}" for c in state.all_checkpointers if state.cut[c] == OPEN),
         "outside": frozenset(f"writer-{w}" for w in state.all_writers if state.at[w] == OUTSIDE),
         "not queued": frozenset(f"checkpoint-{c}" for c in state.all_checkpointers if state.cut[c] in (IDLE, DONE)),
         "queued": frozenset(f"checkpoint-{c}" for c in state.all_checkpointers if state.cut[c] == QUEUED),
     }
+
+
+def _standing(state: Any, at: int, child: int) -> frozenset[str]:
+    writers = [f"writer-{w}" for w in state.all_writers if state.at[w] == at]
+    return frozenset((*writers, *(f"child-{w}" for w in state.all_writers if state.child[w] == child)))
 
 
 def barrier_of_implementation(barrier: BarrierFrontEnd, tasks: BarrierTasks) -> View:
@@ -113,7 +142,8 @@ def _task(ticket: Any) -> str:
 
 def barrier_model(scope: BarrierScope) -> Remembered:
     """The barrier machine in one scope, to be followed by any number of runs."""
-    return Remembered(barrier_machine.model(scope), barrier_of_machine)
+    model = barrier_machine.model(scope)
+    return Remembered(model, barrier_of_machine, MachineWords(model))
 
 
 def follow_barrier(

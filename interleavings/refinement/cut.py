@@ -25,6 +25,7 @@ from .vocabulary import (
     SLOTS_ARE_ATOMIC,
     STARTS_RESTORED,
 )
+from .words import MachineWords
 
 if TYPE_CHECKING:
     from impl import Controller
@@ -151,9 +152,10 @@ class CutRules:
         return [("publish", None)] if self._scope.background else Stutter(DURABLE_LATER)
 
 
-def cut_model(scope: CutScope) -> Remembered:
-    """The cut machine in one scope, to be followed by any number of runs."""
-    return Remembered(cut_machine.model(scope), cut_of_machine)
+def cut_model(scope: CutScope, variants: tuple[str, ...] = ()) -> Remembered:
+    """The cut machine in one scope, to be followed by any number of runs; of a control, one of its variants."""
+    model = cut_machine.model(scope, variants)
+    return Remembered(model, cut_of_machine, MachineWords(model))
 
 
 def follow_cut(

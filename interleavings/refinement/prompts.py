@@ -34,6 +34,10 @@ class Prompts:
         """The machine's number of a key."""
         return self._number[key[0], key[1]]
 
+    def groups_of(self, key: Key) -> set[int]:
+        """The groups that a key has had."""
+        return {group for group, known in self._key_of_group.items() if known == key}
+
     def known(self) -> Mapping[Key, int]:
         """Every key handed out so far with its number."""
         return self._number

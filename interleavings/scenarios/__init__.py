@@ -6,23 +6,33 @@ Importing this package imports `impl` and `spec`; the explorer itself does not n
 from __future__ import annotations
 
 from ..follower import Coverage
-from ..subject import Subject
+from ..subject import Program
+from . import abort as _abort
 from . import barrier as _barrier
 from . import commit as _commit
 from . import device as _device
+from . import gate as _gate
+from . import misuse as _misuse
+from . import retries as _retries
 from . import samplers as _samplers
 from . import spares as _spares
+from . import watchdog as _watchdog
 from .scenario import Scenario
 
 SCENARIOS: dict[str, Scenario] = {
     scenario.name: scenario
     for scenario in (
-        *(_barrier.BARRIER, _barrier.QUEUE, _commit.SCENARIO, _spares.SPARES, _spares.BORROW),
-        _spares.DRAIN,
+        *(_barrier.BARRIER, _barrier.QUEUE, _misuse.SCENARIO),
+        *(_commit.SCENARIO, _commit.CANCELLED, _spares.SPARES, _spares.BORROW, _spares.DRAIN),
+        *(_gate.GATE, _gate.LIMIT, _retries.SCENARIO, _abort.SCENARIO, _abort.CANCELLED),
+        *(_watchdog.WATCHDOG, _watchdog.STALL),
         *(_samplers.BY_WEIGHT, _samplers.FIRST_READY, _samplers.IN_A_WINDOW),
         _device.SCENARIO,
     )
 }
+# What has to fail: each shows that the explorer finds the fault that it is about. Asked for by name only.
+CONTROLS: dict[str, Scenario] = {scenario.name: scenario for scenario in (_gate.IN_SLOT,)}
+RUN = "run_"
 
 
 class UnknownScenario(KeyError):
@@ -31,56 +41,15 @@ class UnknownScenario(KeyError):
 
 def scenario_named(name: str) -> Scenario:
     """The scenario of that name."""
-    if name not in SCENARIOS:
-        raise UnknownScenario(f"no scenario {name!r}; there are: {', '.join(SCENARIOS)}")
-    return SCENARIOS[name]
+    named = {**SCENARIOS, **CONTROLS}
+    if name not in named:
+        raise UnknownScenario(f"no scenario {name!r}; there are: {', '.join(named)}")
+    return named[name]
 
 
-def run_barrier() -> Subject:
-    """A fresh run of the scenario `barrier`, for a generated pytest."""
-    return _barrier.BARRIER.program_of(Coverage())
-
-
-def run_queue() -> Subject:
-    """A fresh run of the scenario `queue`, for a generated pytest."""
-    return _barrier.QUEUE.program_of(Coverage())
-
-
-def run_commit() -> Subject:
-    """A fresh run of the scenario `commit`, for a generated pytest."""
-    return _commit.SCENARIO.program_of(Coverage())
-
-
-def run_spares() -> Subject:
-    """A fresh run of the scenario `spares`, for a generated pytest."""
-    return _spares.SPARES.program_of(Coverage())
-
-
-def run_borrow() -> Subject:
-    """A fresh run of the scenario `borrow`, for a generated pytest."""
-    return _spares.BORROW.program_of(Coverage())
-
-
-def run_drain() -> Subject:
-    """A fresh run of the scenario `drain`, for a generated pytest."""
-    return _spares.DRAIN.program_of(Coverage())
-
-
-def run_weight_fifo() -> Subject:
-    """A fresh run of the scenario `weight_fifo`, for a generated pytest."""
-    return _samplers.BY_WEIGHT.program_of(Coverage())
-
-
-def run_ready_first() -> Subject:
-    """A fresh run of the scenario `ready_first`, for a generated pytest."""
-    return _samplers.FIRST_READY.program_of(Coverage())
-
-
-def run_windowed() -> Subject:
-    """A fresh run of the scenario `windowed`, for a generated pytest."""
-    return _samplers.IN_A_WINDOW.program_of(Coverage())
-
-
-def run_device() -> Subject:
-    """A fresh run of the scenario `device`, for a generated pytest."""
-    return _device.program_of(Coverage())
+def __getattr__(name: str) -> Program:
+    """`run_NAME`: a function that makes a fresh run of the scenario NAME, by which generated pytests refer to it."""
+    scenario = name.removeprefix(RUN)
+    if not name.startswith(RUN) or scenario not in (*SCENARIOS, *CONTROLS):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return scenario_named(scenario).program(Coverage())

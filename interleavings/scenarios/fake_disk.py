@@ -41,12 +41,13 @@ class FakeDisk:
         path, _ = self._open[handle]
         self._files[path] += bytes(data)
 
-    def read(self, handle: Handle, size: int) -> bytes:
+    def read_into(self, handle: Handle, room: memoryview) -> int:
         """Read on."""
         path, place = self._open[handle]
-        piece = self._files[path][place : place + size]
+        piece = self._files[path][place : place + len(room)]
+        room[: len(piece)] = piece
         self._open[handle] = (path, place + len(piece))
-        return piece
+        return len(piece)
 
     def fsync(self, handle: Handle) -> None:
         """All is durable at once."""

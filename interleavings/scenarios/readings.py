@@ -10,13 +10,15 @@ from typing import Any
 from impl.barrier import CheckpointBarrier
 from impl.barrier.asyncio_sections import AsyncioSection
 from impl.barrier.statistics import Recorder
+from impl.checkpointing.pending import SaveStatistics
+from impl.checkpointing.publication import Written
 from impl.pinned_pool import PinnedPool
 
 from ..follower import Coverage, Follower
 from ..walkers import register_walker
 
-# Only events carry them: a section's number, and how many were given.
-ONLY_FOR_EVENTS = {"number", "_sections_named"}
+# Only events carry them: a section's number, and how many were given. Only figures and messages: since when.
+ONLY_FOR_EVENTS = {"number", "_sections_named", "since", "_drain_began"}
 
 
 def _without_event_numbers(part: Any) -> tuple[Any, ...]:
@@ -33,6 +35,8 @@ def register_barrier() -> None:
     """The barrier and its sections, without what only events and figures need."""
     # Statistics are written and never read by the run: durations and counts of what happened before.
     register_walker(Recorder, lambda recorder: ())
+    register_walker(SaveStatistics, lambda figures: (figures.name, figures.kind))
+    register_walker(Written, lambda written: (written.published,))
     register_walker(CheckpointBarrier, _without_event_numbers)
     register_walker(AsyncioSection, _without_event_numbers)
     # The machine's state is part of every state already, as what `observe` returns; coverage is counted over all runs.

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from ..follower import Coverage
 from ..subject import Program, Subject
+
+Timers: TypeAlias = Literal["idle", "anytime"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Scenario:
     pinned: Pinned | None = None
     quick: bool = True
     """Whether `make check` searches it at its default scope; the others take longer."""
+    timers: Timers = "idle"
+    """"anytime": a timer may fire although something could still run, as when a step takes long."""
 
     def actions(self) -> list[str]:
         """The actions that the machine has in this scope; none without a machine."""

@@ -10,25 +10,28 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from impl.barrier import CheckpointBarrier
 from impl.checkpointer import Checkpointer
 from impl.controller import Controller, ControllerConfig
+from impl.errors import CleancutError
 from impl.loader import PromptLoader
 from impl.samplers import InOrderSampler, ReadyFirstSampler, Sampler, WeightFifoSampler, WindowedSampler
 from impl.store.lock import WriterIdentity
 from spec.cut import IN_ORDER, READY_FIRST, WEIGHT_FIFO, CutScope
 from spec.cut import cut as machine
+from spec.cut.state import OUTSIDE_WINDOW
 
 from ..errors import Violation
-from ..follower import Coverage, Remembered, View
+from ..follower import Coverage, Follower, Remembered, View
 from ..refinement import Prompts, follow_cut, image_of_files, image_of_machine, owners_of_files
 from ..refinement.images import handed_out_count
 from ..subject import Subject
 from .fake_disk import FakeDisk
 from .readings import register_barrier, register_tensors
-from .scenario import Pinned, Scenario
+from .scenario import Pinned, Scenario, Timers
+from .waiting import register_waits
 
 DIRECTORY = "/checkpoints"
 CLAIMS = ("refinement", "one_owner_on_disk", "image_equals_cut", "deadlock")
@@ -45,10 +48,10 @@ def sampler_of(scope: CutScope) -> Sampler:
     return WindowedSampler(staleness=scope.lookahead)
 
 
-def loader_of(scope: CutScope) -> PromptLoader:
+def loader_of(scope: CutScope, kind: type[PromptLoader] = PromptLoader) -> PromptLoader:
     """A loader over the prompts of the scope."""
     prompts = [f"prompt {i}" for i in range(scope.prompts_of_an_epoch)]
-    return PromptLoader(prompts, batch_size=scope.batch_size, seed=0, epochs=scope.epochs)
+    return kind(prompts, batch_size=scope.batch_size, seed=0, epochs=scope.epochs)
 
 
 def writer_identity(who: str) -> WriterIdentity:
@@ -59,6 +62,9 @@ def writer_identity(who: str) -> WriterIdentity:
 
 class WholeRun:
     """One controller, followed by the cut machine and read back at every publication."""
+
+    claims: ClassVar[tuple[str, ...]] = CLAIMS
+    """What holds when no schedule fails: the properties that this run can break."""
 
     def __init__(
         self,
@@ -71,16 +77,20 @@ class WholeRun:
     ) -> None:
         import torch
 
+        self.scope = scope
         self.prompts = Prompts()
-        self.follower = follow_cut(model, scope, lambda: self.controller, self.prompts, coverage)
+        self.follower = self.follow(model, coverage)
         self.disk = FakeDisk(DIRECTORY)
         # What the machine has fixed with the end of a window, until it is found in files.
         self.images: list[tuple[View, Prompts]] = []
         self.published: list[str] = []
+        self.failed_saves: list[str] = []
+        # A task of the run was cancelled from outside, which ends the run.
+        self.cancelled = False
         self.failing = failing
         self.turns = turns
         self.rows = {"tokens": torch.zeros(1, 1, dtype=torch.uint8)}
-        barrier = CheckpointBarrier(trace=self.trace)
+        barrier = self.barrier()
         identity = writer_identity("the scenario")
         settings: dict[str, Any] = {
             "save_period": 1,
@@ -95,19 +105,54 @@ class WholeRun:
             "remainder": "drop" if scope.drop_short else "train",
         }
         self.controller = Controller(
-            loader=loader_of(scope),
+            loader=self.loader(),
             generate=self.generate,
             train=self.train,
-            sampler=sampler_of(scope),
+            sampler=self.sampler(),
             checkpointer=Checkpointer(DIRECTORY, barrier, files=self.disk, executor=None, identity=identity),
             config=ControllerConfig(**{**settings, **config}),
         )
+
+    # -- what a scenario of its own may have in another way
+
+    def follow(self, model: Remembered, coverage: Coverage) -> Follower:
+        """The follower of this run."""
+        return follow_cut(model, self.scope, lambda: self.controller, self.prompts, coverage)
+
+    def barrier(self) -> CheckpointBarrier:
+        """The barrier of this run, with the follower as its tracer."""
+        return CheckpointBarrier(trace=self.trace)
+
+    def loader(self) -> PromptLoader:
+        """The loader of this run."""
+        return loader_of(self.scope)
+
+    def sampler(self) -> Sampler:
+        """The sampler of this run."""
+        return sampler_of(self.scope)
+
+    async def main(self) -> None:
+        """The program."""
+        try:
+            await self.controller.run()
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+        except CleancutError as error:
+            # The background task of a save was cancelled before it wrote: whoever asks next learns of it.
+            if not any(name in str(error) for name in self.failed_saves):
+                raise
+            self.cancelled = True
+
+    # -- the run
 
     def trace(self, action: str, /, **fields: Any) -> None:
         """Pass events to the follower; note what was published."""
         self.follower(action, **fields)
         if action == "publish":
             self.published.append(fields["name"])
+        elif action == "fail_save":
+            self.failed_saves.append(fields["name"])
 
     async def generate(self, request: Any) -> Mapping[str, Any]:
         """One group of one generation of one token, a turn of the loop later; some groups fail."""
@@ -130,6 +175,10 @@ class WholeRun:
         self.published.clear()
         return state
 
+    def narrate(self) -> list[str]:
+        """What the last step did."""
+        return self.follower.did
+
     def on_action(self, action: str, before: Any) -> None:
         """Keep the image that the machine publishes, with the numbers that the prompts have in it."""
         if action == "publish":
@@ -145,8 +194,8 @@ class WholeRun:
         if wrong:
             raise Violation(
                 "one_owner_on_disk",
-                f"in {name} these keys do not have exactly one owner",
-                {f"key {key}": who or ["nobody"] for key, who in wrong.items()},
+                f"in {name} " + "; ".join(_owners_in_words(key, who) for key, who in wrong.items()),
+                {f"until now, {_named(key)}": ", ".join(self.events_of(key)) or "not handed out" for key in wrong},
             )
         expected, prompts = self.images.pop(0)
         found = image_of_files(documents, prompts)
@@ -161,12 +210,53 @@ class WholeRun:
                 },
             )
 
+    def events_of(self, key: tuple[int, int]) -> list[str]:
+        """What happened to a key, and when its checkpoint was read: for the report of a failure."""
+        groups = self.prompts.groups_of(key)
+
+        def concerns(fields: Mapping[str, Any]) -> bool:
+            named = {fields.get("group"), fields.get("spare"), *fields.get("groups", ())}
+            return bool(groups & named) or key in {tuple(k) for k in fields.get("keys", ())}
+
+        shown = ("open_cut", "close_cut", "publish")
+        return [e.action for e in self.follower.history if concerns(e.fields) or e.action in shown]
+
     def finish(self) -> str | None:
-        """The run trained or dropped everything and left nothing behind."""
+        """The run trained or dropped everything and left nothing behind; one that was cancelled, what it must."""
+        if self.cancelled:
+            return self.left_behind()
         view = self.follower.state
         if not machine.progress or not machine.progress.finished(view):
             return f"the run ended, but the machine is not finished: {view}"
-        return f"{len(self.images)} windows were never published" if self.images else None
+        return self.left_behind()
+
+    def left_behind(self) -> str | None:
+        """What a run must have seen to, however it ends: images past their window, tasks, permits, the barrier."""
+        controller = self.controller
+        core, in_flight = controller.barrier._core, controller.generation.in_flight
+        wrong = {
+            "windows never published": len(self.images) + (self.follower.state.window != OUTSIDE_WINDOW),
+            "generations still running": len(controller.generation.running),
+            "in-flight permits not given back": in_flight.capacity - in_flight.free,
+            "buffer permits that belong to no slot": controller.buffer.statistics()["permits_held"],
+            "sections left open or waiting": len(core.inside) + len(core._mutations) + len(core._checkpoints),
+        }
+        found = [f"{count} {what}" for what, count in wrong.items() if count]
+        found += [] if core.closed_because is not None else ["the barrier was not closed"]
+        return f"the run ended with {', '.join(found)}" if found else None
+
+
+def _named(key: tuple[int, int]) -> str:
+    return f"prompt (epoch {key[0]}, row {key[1]})"
+
+
+def _owners_in_words(key: tuple[int, int], owners: list[str]) -> str:
+    if not owners:
+        return (
+            f"{_named(key)} has no owner: it is behind the loader's cursor, and neither in the ledger nor in the "
+            "buffer, the spare pool or the accounts; a run that resumes here never draws it again"
+        )
+    return f"{_named(key)} has {len(owners)} owners, {' and '.join(owners)}, where it must have exactly one"
 
 
 def whole_run(
@@ -179,17 +269,24 @@ def whole_run(
     failing: frozenset[int] = frozenset(),
     turns: bool = True,
     quick: bool = True,
+    run_of: type[WholeRun] = WholeRun,
+    cancels: int = 0,
+    timers: Timers = "idle",
+    horizon: float = 0.0,
     **config: Any,
 ) -> Scenario:
     """A scenario of a whole run; the groups in `failing` fail at every attempt.
 
-    Without `turns` the two callables return at once, which leaves fewer orders.
+    Without `turns` the two callables return at once, which leaves fewer orders. `run_of` is what runs, if it is more
+    than a plain run. No distance of time above `horizon` is compared with anything, which is so of every run that has
+    neither a watchdog nor a `hold_warning`: what else reads the clock makes figures of it.
     """
 
     def program_of(coverage: Coverage) -> Subject:
         register_barrier()
         register_tensors()
-        run = WholeRun(scope, model, coverage, failing, turns, **config)
-        return Subject(run.controller.run(), observe=run.observe, finish=run.finish)
+        register_waits()
+        run = run_of(scope, model, coverage, failing, turns, **config)
+        return Subject(run.main(), observe=run.observe, finish=run.finish, horizon=horizon, narrate=run.narrate)
 
-    return Scenario(name, sentence, machine, scope, 0, program_of, CLAIMS, pinned, quick)
+    return Scenario(name, sentence, machine, scope, cancels, program_of, run_of.claims, pinned, quick, timers)

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from ..machine import Machine
-from ..reference_engine import Search, Verdict
+from ..outcome import Counts, Progress, outcome
+from ..reference_engine import Search
 from ..scalar_form import scalar_form
+from ..symmetry import Reduction, judged, symmetric_search
 from . import level_files, library
 from .expansion import BLOCK, Alone, Expansion, Watch
 from .kernels import PARTS
 from .level_files import Level
 from .narrowing import narrowed
+from .orbits import Orbits
 from .retrace import Finding, Retrace
 from .source import Generated, generate
 from .storage import OutOfMemory, Storage, default_limit
@@ -30,23 +32,6 @@ from .team import Team, processors
 
 PUT_ASIDE_EVERY: Final = 60.0
 REPORT_EVERY: Final = 0.2
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a search is."""
-
-    depth: int
-    states: int
-    frontier: int
-    rate: float
-    memory: int
-
-    def __str__(self) -> str:
-        return (
-            f"depth {self.depth}, {self.states:,} states, frontier {self.frontier:,}, "
-            f"{self.rate / 1e6:.2f} million states/s, {self.memory / 2**20:,.0f} MiB"
-        )
 
 
 def prepared(
@@ -74,6 +59,7 @@ def search(
     functions: Any = None,
     workers: int | None = None,
     together: Sequence[tuple[str, ...]] = (),
+    symmetry: bool = False,
 ) -> Search:
     """Enumerate a machine within a scope breadth first; stop at the first violation, which is a shortest one.
 
@@ -81,11 +67,17 @@ def search(
     and is `bounded`; it is then put aside, as it is when interrupted, and `resume` goes on from its last whole level.
     `functions` takes the place of the compiled text. `workers` threads search large levels, None for one a processor;
     the result is the same for any number. With `max_states` there is one, so that the end is the same too. Variants
-    that are searched `together` with these share one compilation.
+    that are searched `together` with these share one compilation. With `symmetry` one state of each orbit is searched,
+    and it is orbits that are counted.
     """
-    generated = prepared(machine, scope, variants, together)
+    reduction = None
     wanted = None if properties is None else tuple(properties)
-    run = _Run(machine, generated, wanted, memory_limit or default_limit(), functions or library.compiled(generated))
+    if symmetry:
+        machine, reduction, properties = symmetric_search(machine, scope, variants, properties)
+        together, wanted = (), None if properties is None else tuple(properties)
+    generated = prepared(machine, scope, variants, together)
+    functions = functions or library.compiled(generated)
+    run = _Run(machine, generated, wanted, memory_limit or default_limit(), functions, reduction)
     threads = 1 if max_states is not None else min(workers or processors(), PARTS)
     if threads == 1:
         return run.search(None, max_states, resume, on_progress)
@@ -97,14 +89,22 @@ class _Run:
     """One search; see `search`."""
 
     def __init__(
-        self, machine: Machine, generated: Generated, wanted: tuple[str, ...] | None, limit: int, functions: Any
+        self,
+        machine: Machine,
+        generated: Generated,
+        wanted: tuple[str, ...] | None,
+        limit: int,
+        functions: Any,
+        reduction: Reduction | None,
     ) -> None:
         form = generated.form
+        self.reduction = reduction
         self.started = time.perf_counter()
         self.generated = generated
         self.model = machine.model(form.scope, form.variants)
         self.key = library.digest(
             f"{generated.text}\n{form.variants}\n{sorted(wanted) if wanted is not None else None}"
+            f"{'' if reduction is None else f' symmetry {reduction.blocks}'}"
         )
         chosen = [name for name in self.model.machine.properties if wanted is None or name in wanted]
         progress = self.model.machine.progress
@@ -119,6 +119,7 @@ class _Run:
             np.array([i.progress for i in instances] or [False]).astype(np.int64),
             np.zeros(max(1, len(instances)), np.int64),
             np.array([w.property in chosen for w in form.witnesses] or [False]).astype(np.int64),
+            None if reduction is None else Orbits(form, generated.packing, reduction),
         )
         self.storage = Storage(generated.packing.words, limit)
         self.alone = Alone(self.watch, self.storage)
@@ -228,36 +229,13 @@ class _Run:
     # ------------------------------------------------------------------------------------------ The result
 
     def retrace(self) -> Retrace:
-        return Retrace(self.model, self.generated, self.storage)
+        return Retrace(self.model, self.generated.form, self.generated.packing, self.storage, self.reduction)
 
     def result(self, why: str) -> Search:
         violation = None
         if self.finding is not None:
             violation = self.retrace().violation(self.finding, self.names)
-            why = ""
-        complete = violation is None and not why
-        verdict: Verdict = "fails" if violation else "bounded" if why else "holds"
-        verdicts: dict[str, Verdict] = dict.fromkeys(self.names, "holds" if complete else "bounded")
-        if violation:
-            verdicts = dict.fromkeys(self.names, "inconclusive")
-            verdicts[violation.property] = "fails"
-        taken = dict.fromkeys(self.model.machine.actions, 0)
-        for instance, times in zip(self.generated.form.instances, self.watch.taken.tolist(), strict=False):
-            if times:  # the text may have actions of other variants
-                taken[instance.action] += times
-        labels = [w.property if w.at is None else f"{w.property} at {w.at}" for w in self.generated.form.witnesses]
-        never = tuple(label for label, still in zip(labels, self.watch.missing.tolist(), strict=False) if still)
-        return Search(
-            model=self.model,
-            verdict=verdict,
-            complete=complete,
-            states=self.storage.count,
-            transitions=self.transitions,
-            depth=self.depth,
-            seconds=self.seconds,
-            properties=verdicts,
-            unwitnessed=never if complete else (),
-            taken=taken,
-            violation=violation,
-            why=f"{why}, all of depth {self.depth} seen" if why else "",
-        )
+        taken, missing = self.watch.taken.tolist(), self.watch.missing.tolist()
+        counts = Counts(self.storage.count, self.transitions, self.depth, self.seconds, taken, missing)
+        found = outcome(self.model, self.generated.form, self.names, counts, violation, why)
+        return found if self.reduction is None else judged(found)

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from .kernels import INSTANCE, insert, tally
+from .orbits import Orbits
 from .retrace import Finding
 from .storage import Storage
 
@@ -66,6 +67,8 @@ class Watch:
     """How often each instance was taken."""
     missing: Any
     """For each premise, whether it has not occurred yet."""
+    orbits: Orbits | None = None
+    """Where one state of each orbit is kept: which."""
 
     def most_transitions(self, states: int) -> int:
         """The most that so many states can lead to, and one."""
@@ -81,6 +84,8 @@ class Watch:
         count = int(functions.expand(states, first, last, out, origin, instance))
         if count < 0:
             return Followed(0, fault=(int(origin[-1 - count]), int(instance[-1 - count])))
+        if self.orbits is not None:
+            self.orbits.arrange(out, count)
         lively = np.empty(last - first, np.int64)
         falls = int(tally(origin, instance, count, first, self.raises, taken, lively, last - first))
         forbidden = -1
@@ -127,6 +132,8 @@ class Alone:
         """Put the initial state in."""
         self.storage.make_room(1)
         self.out[0] = words
+        if self.watch.orbits is not None:
+            self.watch.orbits.arrange(self.out, 1)
         self.insert(1)
         self.storage.parents[0] = -1
 

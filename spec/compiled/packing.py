@@ -35,21 +35,25 @@ class Field:
 
 
 class Packing:
-    """The layout of a state: a field for each element, first fit, in the order of the elements."""
+    """The layout of a state: a field for each element, first fit, in the order of the elements.
 
-    def __init__(self, ranges: Sequence[tuple[int, int]]) -> None:
+    With a `unit` of fewer bits than a word no field straddles a unit either.
+    """
+
+    def __init__(self, ranges: Sequence[tuple[int, int]], unit: int = WORD_BITS) -> None:
         used: list[int] = []
+        in_word = WORD_BITS // unit
         self.fields: list[Field] = []
         for low, high in ranges:
             bits = (high - low).bit_length()
-            if bits > WORD_BITS - 1:
-                raise ValueError(f"a range of {low} to {high} needs more than {WORD_BITS - 1} bits")
-            word = next((w for w, taken in enumerate(used) if taken + bits <= WORD_BITS), len(used))
-            if word == len(used):
+            if bits > min(unit, WORD_BITS - 1):
+                raise ValueError(f"a range of {low} to {high} needs more than {min(unit, WORD_BITS - 1)} bits")
+            place = next((u for u, taken in enumerate(used) if taken + bits <= unit), len(used))
+            if place == len(used):
                 used.append(0)
-            self.fields.append(Field(word, used[word], bits, low))
-            used[word] += bits
-        self.words = max(1, len(used))
+            self.fields.append(Field(place // in_word, place % in_word * unit + used[place], bits, low))
+            used[place] += bits
+        self.words = max(1, -(-len(used) // in_word))
 
     def packed(self, values: Sequence[int]) -> list[int]:
         """The words of a state."""

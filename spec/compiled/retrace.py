@@ -8,13 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from ..machine import Claim, ModelFault, Property
 from ..model import Model, Step
 from ..reference_engine import Violation
-from .source import Generated
-from .storage import Storage
+from ..scalar_form import ScalarModel
+from ..symmetry import Reduction
+from .packing import Packing
+
+
+class Kept(Protocol):
+    """The states that were met, by number, and the number of the parent of each."""
+
+    states: Any
+    parents: Any
 
 
 class EnginesDisagree(Exception):
@@ -35,28 +43,35 @@ class Finding:
 class Retrace:
     """Takes paths again on the reference model."""
 
-    def __init__(self, model: Model, generated: Generated, storage: Storage) -> None:
+    def __init__(
+        self, model: Model, form: ScalarModel, packing: Packing, kept: Kept, reduction: Reduction | None = None
+    ) -> None:
         self.model = model
-        self.generated = generated
-        self.storage = storage
+        self.reduction = reduction
+        self.form, self.packing = form, packing
+        self.kept = kept
 
     def path(self, row: int) -> tuple[list[tuple[str, int | None]], list[Any]]:
         """The steps from the initial state to a state, and all states on the way."""
         rows = [row]
         while rows[-1] != 0:
-            rows.append(int(self.storage.parents[rows[-1]]))
+            rows.append(int(self.kept.parents[rows[-1]]))
         rows.reverse()
         steps: list[tuple[str, int | None]] = []
         states = [self.model.initial]
         for target in rows[1:]:
-            step = self._step_to(states[-1], self.generated.packing.unpacked(self.storage.states[target].tolist()))
+            step = self._step_to(states[-1], self.packing.unpacked(self.kept.states[target].tolist()))
             steps.append((step.action.name, step.index))
             states.append(step.state)
         return steps, states
 
+    def kept_for(self, state: Any) -> Any:
+        """The state that is kept for this one: of its orbit, where orbits are searched."""
+        return self.reduction.canonical(state) if self.reduction else state
+
     def _step_to(self, state: Any, elements: tuple[int, ...]) -> Step:
         for step in self.model.steps(state):
-            if self.generated.form.flat(step.state) == elements:
+            if self.form.flat(self.kept_for(step.state)) == elements:
                 return step
         raise EnginesDisagree(f"no step of {state} leads to {elements}, which the generated code reached from it")
 
@@ -65,10 +80,13 @@ class Retrace:
         steps, states = self.path(finding.row)
         last: Step | None = None
         if finding.instance is not None:
-            instance = self.generated.form.instances[finding.instance]
-            last = self.model.step_named(states[-1], instance.action, instance.index)
+            instance = self.form.instances[finding.instance]
+            met = self.kept_for(states[-1])
+            last = self.model.step_named(met, instance.action, instance.index)
             if last is None:
-                raise EnginesDisagree(f"{instance.label} is not enabled in {states[-1]}")
+                raise EnginesDisagree(f"{instance.label} is not enabled in {met}")
+            if self.reduction:
+                last = self.reduction.step_into(self.model, states[-1], last.state, instance.action)
         at = last.action.name if last is not None else None
         if finding.of_progress:
             name, sentence, indexes = self._stall(states[-1], last)
@@ -106,7 +124,7 @@ class Retrace:
     def fault(self, row: int, instance: int) -> NoReturn:
         """Raise what the reference model raises where the generated code saw a fault of the text."""
         _, states = self.path(row)
-        for step in self.model.steps(states[-1]):
+        for step in self.model.steps(self.kept_for(states[-1])):
             self.model.check_ranges(step.state, step.action.name)
-        label = self.generated.form.instances[instance].label if instance >= 0 else "a guard or claim"
+        label = self.form.instances[instance].label if instance >= 0 else "a guard or claim"
         raise ModelFault(f"{label} reads a vector outside its bounds, or leaves a range, in {states[-1]}")

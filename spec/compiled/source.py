@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..scalar_form import Instance, ScalarModel
+from ..scalar_checks import claims_by_property, faults, rises
+from ..scalar_form import ScalarModel
 from ..scalar_nodes import Node, Nodes, in_order
 from .packing import Packing, signed
 from .placement import Block, Writer
@@ -127,23 +128,23 @@ class _Generator:
     def take(self, writer: Writer, block: Block, number: int) -> None:
         """The state that an instance leads to, as its words; and whether the text went wrong."""
         instance = self.form.instances[number]
-        faults = self.faults(instance)
-        rises = self.rises(instance)
+        wrong = faults(self.form, instance)
+        onward = rises(self.form, instance)
         by_word: dict[int, dict[int, Node]] = defaultdict(dict)
         for position, node in instance.assignments.items():
             by_word[self.packing.fields[position].word][position] = node
 
         def render() -> list[str]:
             lines = [f"# {instance.label}", "origin[n] = row"]
-            code = f"choose({writer.text(rises, block)}, {number}, {number + FALLS})"
-            lines.append(f"instance[n] = {number if _is(rises, True) else code}")
-            if not _is(faults, False):
-                lines += [f"if {writer.text(faults, block)}:", "    return -1 - n"]
+            code = f"choose({writer.text(onward, block)}, {number}, {number + FALLS})"
+            lines.append(f"instance[n] = {number if _is(onward, True) else code}")
+            if not _is(wrong, False):
+                lines += [f"if {writer.text(wrong, block)}:", "    return -1 - n"]
             for word in range(self.packing.words):
                 lines.append(f"out[n, {word}] = {self.word_after(word, by_word[word], writer, block)}")
             return [*lines, "n += 1"]
 
-        block.say([*instance.assignments.values(), faults, rises], render, own=True)
+        block.say([*instance.assignments.values(), wrong, onward], render, own=True)
 
     def word_after(self, word: int, assigned: dict[int, Node], writer: Writer, block: Block) -> str:
         """One word of the state after: what is kept, the constants, and what is worked out."""
@@ -168,41 +169,7 @@ class _Generator:
             parts.append(str(signed(constant)))
         return " | ".join(parts)
 
-    def faults(self, instance: Instance) -> Node:
-        """Where an assignment leaves the declared range of its element, or its text reads outside a vector."""
-        nodes = self.form.nodes
-        wrong = [instance.misread]
-        for position, node in instance.assignments.items():
-            element = self.form.elements[position]
-            wrong.append(nodes.compare("<", node, nodes.constant(element.low)))
-            wrong.append(nodes.compare(">", node, nodes.constant(element.high)))
-        return nodes.any_of(wrong)
-
-    def rises(self, instance: Instance) -> Node:
-        """Whether the rank after an instance of progress is greater than before. What stays the same cancels out."""
-        nodes, rank = self.form.nodes, self.form.rank
-        if rank is None or not instance.progress:
-            return nodes.true
-        after = nodes.over(rank, lambda place: instance.assignments.get(place, nodes.element(place)), {})
-        terms: dict[Node, int] = defaultdict(int)
-        base = _add_terms(after, 1, terms) + _add_terms(rank, -1, terms)
-        difference = nodes.constant(base)
-        for node, times in terms.items():
-            if times:
-                term = nodes.arithmetic("*", node, nodes.constant(times))
-                difference = nodes.arithmetic("+", difference, term)
-        return nodes.compare(">", difference, nodes.constant(0))
-
     # -------------------------------------------------------------------------------------------- Claims
-
-    def claims_by_property(self, at: str | None) -> dict[str, Node]:
-        """Each property's claims of all indexes at one place; those that always hold are left out."""
-        parts: dict[str, list[Node]] = defaultdict(list)
-        for claim in self.form.claims:
-            if claim.at == at:
-                parts[claim.property].append(claim.holds)
-        whole = {name: self.form.nodes.all_of(holds) for name, holds in parts.items()}
-        return {name: holds for name, holds in whole.items() if not _is(holds, True)}
 
     def look(self, writer: Writer, block: Block, claims: dict[str, Node], verdict: str) -> None:
         """Return the verdict where a property wanted is broken: first all at once, then which."""
@@ -216,7 +183,7 @@ class _Generator:
 
     def broken(self) -> str:
         writer = Writer(self.packing)
-        self.look(writer, writer.root, self.claims_by_property(None), "row")
+        self.look(writer, writer.root, claims_by_property(self.form, None), "row")
         body = writer.finish()
         loop = self.over_rows(body) if body else []
         return self.function("broken(states, first, last, wanted)", [*loop, "return -1"])
@@ -240,7 +207,7 @@ class _Generator:
 
     def broken_at(self) -> str:
         def render(writer: Writer, action: str) -> None:
-            self.look(writer, writer.root, self.claims_by_property(action), "i")
+            self.look(writer, writer.root, claims_by_property(self.form, action), "i")
 
         return self.function(
             "broken_at(states, origin, instance, count, wanted)", [*self.by_action(render), "return -1"]
@@ -310,18 +277,3 @@ def _run(items: Sequence[tuple[int, list[Node]]], first: int, condition: Node) -
     while first + length < len(items) and any(c is condition for c in items[first + length][1]):
         length += 1
     return length
-
-
-def _add_terms(node: Node, times: int, terms: dict[Node, int]) -> int:
-    """Add a node to a sum of terms, each with its factor; the constant part is returned."""
-    if node.is_constant:
-        return node.value * times
-    if node.operator in ("+", "-"):
-        a, b = node.arguments
-        return _add_terms(a, times, terms) + _add_terms(b, times if node.operator == "+" else -times, terms)
-    if node.operator == "*":
-        for factor, other in (node.arguments, node.arguments[::-1]):
-            if factor.is_constant:
-                return _add_terms(other, times * factor.value, terms)
-    terms[node] += times
-    return 0

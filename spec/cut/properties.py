@@ -272,7 +272,14 @@ def rank(s: Value) -> Value:
     stage_of_save = where(s.window == WRITING, CAPTURED + 1, where(s.window >= DRAINING, s.window, 0))
     under_way = where(s.window == OUTSIDE_WINDOW, 0, 1)
     saves_done = s.saves - s.saves_left + s.snapshots - s.snapshots_left - under_way
-    run = 2 * prompts_progress(s) + s.gate_passed + s.columns + s.epoch + 2 * s.version
+    run = (
+        2 * prompts_progress(s)
+        + total(s.prompts, lambda p: s.lease[p])
+        + s.gate_passed
+        + s.columns
+        + s.epoch
+        + 2 * s.version
+    )
     return run + stage_of_save + (CAPTURED + 2) * saves_done
 
 

@@ -17,6 +17,7 @@ from .state import (
     cut,
     data_is_over,
     has_gate,
+    held_in_silence,
     none_parked,
     parked,
     reserved_count,
@@ -146,11 +147,18 @@ def dispatch(s: Value, p: Value) -> tuple[Value, dict[str, Value]]:
     }
 
 
+def generated(s: Value, p: Value) -> Value:
+    """Prompt `p` is being generated, so its generations may be done at any moment."""
+    return (s.ledger[p] == ADMITTED) & (s.slot[p] == UNREADY) & (s.trouble[p] == GENERATING)
+
+
 @cut.system(who="generation", each="prompts", slot=True)
 def commit_group(s: Value, p: Value) -> tuple[Value, dict[str, Value]]:
-    """The generations of prompt `p` are done: its rows become visible and its slot ready, at once and in one slot."""
-    done = (s.ledger[p] == ADMITTED) & (s.slot[p] == UNREADY) & (s.trouble[p] == GENERATING)
-    return done, {
+    """The generations of prompt `p` are done: its rows become visible and its slot ready, at once and in one slot.
+
+    Disabled while a silent writer holds a slot for it. Once its lease is over, whoever generates it again commits.
+    """
+    return generated(s, p) & not_(held_in_silence(s, p)), {
         "slot": put(s.slot, p, READY),
         "lingering": put(s.lingering, p, 1),
         "generations": s.generations + 1,
@@ -185,3 +193,15 @@ def drain_pool(s: Value) -> tuple[Value, dict[str, Value]]:
         "account": each(s.prompts, lambda p: where(not_(whole) & (s.spare[p] == 1), DROPPED, s.account[p])),
         "spare": each(s.prompts, lambda p: where(whole & not_(taken(p)), s.spare[p], 0)),
     }
+
+
+# Prompts of one batch are admitted together and may change places. Not so where the order of prompts decides between
+# unlike ones: the other samplers take the first of several ready groups, the pool gives its first spare, and with
+# retries two parked prompts may have failed differently often.
+cut.symmetric(
+    "prompts",
+    blocks="batch_of",
+    when=lambda scope: scope.sampler == IN_ORDER and not scope.spares and not scope.retries,
+    ties=("dispatch",),
+    alike=parked,
+)

@@ -10,17 +10,19 @@ depends on the disk alone, and no durable copy need be carried in the state.
 
 from __future__ import annotations
 
-from ..expression import Value, count, each, not_, where
+from ..expression import Value, all_of, count, each, not_, where
 from .state import (
     ADMITTED,
     BUFFER_READ,
     CAPTURED,
     DRAINING,
+    FENCED,
     FULL,
     LEDGER_READ,
     LOADER_READ,
     NO_ACCOUNT,
     NO_ENTRY,
+    NO_LEASE,
     NO_SLOT,
     OPEN,
     OUTSIDE_WINDOW,
@@ -31,6 +33,7 @@ from .state import (
     WRITING,
     between_steps,
     cut,
+    held_in_silence,
 )
 
 
@@ -60,8 +63,8 @@ def request_snapshot(s: Value) -> tuple[Value, dict[str, Value]]:
 
 @cut.system(who="barrier")
 def open_cut(s: Value) -> tuple[Value, dict[str, Value]]:
-    """The slots that were open have ended. Slots are atomic here, so nothing is left to wait for."""
-    return s.window == DRAINING, {"window": OPEN}
+    """The slots that were open have ended. Slots are atomic here, so it waits for those of silent writers alone."""
+    return (s.window == DRAINING) & all_of(s.prompts, lambda p: not_(held_in_silence(s, p))), {"window": OPEN}
 
 
 def belongs_to_anchor(s: Value) -> Value:
@@ -201,7 +204,8 @@ def restored(s: Value) -> dict[str, Value]:
     """The state of a new process that starts from the image. The buffer's copy wins over a ledger entry.
 
     Unready slots, permits, tasks, claims and derived columns are gone with the old process. The newest durable full
-    save is the one restored, or the one that the restored snapshot belongs to.
+    save is the one restored, or the one that the restored snapshot belongs to. Writers in other processes may live on:
+    no lease from before is good in the new one.
     """
     ready = count(s.prompts, lambda p: s.image_ready[p] == 1)
     return {
@@ -222,6 +226,7 @@ def restored(s: Value) -> dict[str, Value]:
         "weight": each(s.prompts, lambda p: where(s.image_ready[p] == 1, s.image_weight[p], -1)),
         "tries": each(s.prompts, lambda p: s.image_tries[p]),
         "trouble": each(s.prompts, lambda p: 0),
+        "lease": each(s.prompts, lambda p: where(s.lease[p] == NO_LEASE, NO_LEASE, FENCED)),
         "version": s.image_version,
         "anchor": where(s.kind == FULL, s.image_version, s.anchor),
         "columns": 0,

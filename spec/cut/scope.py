@@ -51,6 +51,8 @@ class CutScope:
     """1: a restore may leave the buffer out and have its groups generated again."""
     write_back: int = 0
     """1: a train step writes derived columns into its claimed groups."""
+    leases: int = 0
+    """Writers are in other processes and hold their slots as leases: how many may fall silent in all. 0: no leases."""
 
     def __post_init__(self) -> None:
         """Resolve what follows from other fields."""

@@ -20,6 +20,9 @@ NO_ENTRY, RESERVED, ADMITTED = 0, 1, 2
 NO_SLOT, UNREADY, READY, CLAIMED = 0, 1, 2, 3
 NO_ACCOUNT, TRAINED, DROPPED = 0, 1, 2
 GENERATING, BACKING_OFF, GIVEN_UP = 0, 1, 2
+# The lease of the slot in which a generation is about to commit its group, from another process. SILENT: no heartbeats,
+# the lease is still good. LAPSED: its time is up. FENCED: and buffer, ledger and data plane refuse its token.
+NO_LEASE, SILENT, LAPSED, FENCED = 0, 1, 2, 3
 FULL, SNAPSHOT = 0, 1
 # The stages of a save. WRITING: the window is closed, the image not yet durable, the run goes on. READ_EARLY is for a
 # variant that reads before it asks. In both, slots may be entered.
@@ -30,6 +33,7 @@ LEDGER_SAYS = ("no entry", "RESERVED", "ADMITTED")
 SLOT_SAYS = ("no slot", "unready", "ready", "claimed")
 ACCOUNT_SAYS = ("none", "trained", "dropped")
 TROUBLE_SAYS = ("generating", "backing off", "given up")
+LEASE_SAYS = ("none or sound", "silent", "lapsed", "fenced")
 WINDOW_SAYS = (
     "outside",
     "read early",
@@ -73,6 +77,7 @@ cut.variable("stamp", -1, steps_in_all, "the train step each prompt is for, -1 n
 cut.variable("weight", -1, steps_in_all, "the version each was dispatched at, -1 none", initial=-1, over="prompts")
 cut.variable("tries", 0, lambda scope: scope.retries, "failed attempts of each prompt", over="prompts")
 cut.variable("trouble", GENERATING, GIVEN_UP, "what an unready slot is doing", over="prompts", names=TROUBLE_SAYS)
+cut.variable("lease", NO_LEASE, FENCED, "the lease that a silent writer of each has", over="prompts", names=LEASE_SAYS)
 # Trainer and permits.
 cut.variable("version", 0, steps_in_all, "train steps done")
 cut.variable("columns", 0, 1, "1: the open train step has written its derived columns")
@@ -109,6 +114,7 @@ cut.variable("failures_left", 0, lambda scope: scope.failures, "failures", initi
 cut.variable(
     "failed_saves_left", 0, lambda scope: scope.failed_saves, "failing saves", initial=lambda scope: scope.failed_saves
 )
+cut.variable("silences_left", 0, lambda scope: scope.leases, "silences", initial=lambda scope: scope.leases)
 
 
 def slots_enter(s: Value) -> Value:
@@ -192,3 +198,8 @@ def target(s: Value) -> Value:
 def reserved_count(s: Value) -> Value:
     """How many prompts wait for their admission."""
     return count(s.prompts, lambda p: s.ledger[p] == RESERVED)
+
+
+def held_in_silence(s: Value, p: Value) -> Value:
+    """A slot is held for prompt `p` by a writer that is silent: the drain waits for it, and so must other writers."""
+    return (s.lease[p] == SILENT) | (s.lease[p] == LAPSED)

@@ -1,117 +1,36 @@
-"""The checkpoint barrier: writers share it, a checkpoint has it alone.
-
-    a writer      OUTSIDE --request_slot--> WAITING --enter_slot--> INSIDE --leave_slot--> OUTSIDE
-    a checkpoint  IDLE --request_cut--> QUEUED --open_cut--> OPEN --close_cut--> DONE
-
-Slots never block each other. From the moment a checkpoint heads the queue new slots wait and open ones drain; then its
-cut opens. When it closes, every writer waiting at that moment is let in as one batch, before the next drain starts: a
-tight loop of checkpoints cannot starve the writers, nor they it. Any task may be cancelled at any wait and inside, and
-the checkpoint at the head of the queue may give up its drain; each leaves everything as before.
-
-A context that already holds a section and asks for another is refused before anything changes, so a base writer never
-holds one slot while it waits for a second; the variant `nested_slot` shows why.
-"""
+"""How sections are asked for, entered and left, by writers, their children and checkpoints; and what cancels them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from .expression import Value, all_of, any_of, count, each, implies, not_, put, total, where
-from .machine import Machine, Progress
-
-OUTSIDE, WAITING, INSIDE = 0, 1, 2
-NESTED = 3  # only in the variant nested_slot: waits for a second slot while it holds the first
-IDLE, QUEUED, OPEN, DONE = 0, 1, 2, 3
-# Where a task stands that a writer started inside its slot.
-NO_CHILD, BORN, CHILD_WAITING, CHILD_INSIDE, CHILD_ENDED = 0, 1, 2, 3, 4
-CHILD_STANDS = ("none", "born", "waiting", "inside", "ended")
-WRITER_STANDS = ("outside", "waiting", "inside", "waiting for a second slot")
-CHECKPOINT_STANDS = ("idle", "queued", "open", "done")
-
-
-@dataclass(frozen=True)
-class BarrierScope:
-    """The size of one enumeration: how many writers and checkpoints, and how often the environment may interfere."""
-
-    writers: int
-    """Tasks that take mutation slots."""
-    rounds: int
-    """Slots each writer takes, one after the other."""
-    checkpointers: int
-    """Tasks that take one checkpoint each."""
-    cancellations: int = 0
-    """How many tasks may be cancelled in all."""
-    expiries: int = 0
-    """How many drains may give up in all."""
-    children: int = 0
-    """1: a writer may start one task inside its slot, which asks for a slot of its own."""
-
-
-barrier = Machine("barrier")
-barrier.domain("all_writers", lambda scope: int(scope.writers))
-barrier.domain("all_checkpointers", lambda scope: int(scope.checkpointers))
-barrier.variable("at", OUTSIDE, NESTED, "where each writer stands", over="all_writers", names=WRITER_STANDS)
-barrier.variable(
-    "rounds_left",
-    0,
-    lambda scope: int(scope.rounds),
-    "slots each writer has still to ask for",
-    initial=lambda scope: int(scope.rounds),
-    over="all_writers",
+from ..expression import Value, count, each, not_, put, where
+from .state import (
+    BORN,
+    CHILD_ENDED,
+    CHILD_INSIDE,
+    CHILD_WAITING,
+    DONE,
+    IDLE,
+    INSIDE,
+    LAPSED,
+    NO_CHILD,
+    OPEN,
+    OUTSIDE,
+    QUEUED,
+    SOUND,
+    WAITING,
+    barrier,
+    drained,
+    queue_without,
+    shut,
 )
-barrier.variable("late", 0, 1, "1: asked while a checkpoint was asked for or open", over="all_writers")
-barrier.variable("passed_over", 0, 2, "cuts that opened while this writer waited", over="all_writers")
-barrier.variable("child", NO_CHILD, CHILD_ENDED, "each writer's child", over="all_writers", names=CHILD_STANDS)
-barrier.variable("child_late", 0, 1, "1: its child asked while a checkpoint was asked for or open", over="all_writers")
-barrier.variable("cut", IDLE, DONE, "where each checkpoint stands", over="all_checkpointers", names=CHECKPOINT_STANDS)
-barrier.variable(
-    "place",
-    0,
-    lambda scope: int(scope.checkpointers),
-    "place in the queue, 1 is its head; 0 is not in it",
-    over="all_checkpointers",
-)
-barrier.variable(
-    "cancellations_left",
-    0,
-    lambda scope: int(scope.cancellations),
-    "cancellations still to come",
-    initial=lambda scope: int(scope.cancellations),
-)
-barrier.variable(
-    "expiries_left",
-    0,
-    lambda scope: int(scope.expiries),
-    "drains that may still give up",
-    initial=lambda scope: int(scope.expiries),
-)
-
-
-def shut(s: Value) -> Value:
-    """A checkpoint heads the queue or is open: new slots wait."""
-    return any_of(s.all_checkpointers, lambda c: s.place[c] > 0)
-
-
-def drained(s: Value) -> Value:
-    """Nobody holds a slot, neither a writer nor a child."""
-    return all_of(s.all_writers, lambda w: (s.at[w] < INSIDE) & (s.child[w] != CHILD_INSIDE))
-
-
-def queue_without(s: Value, c: Value) -> Value:
-    """The queue once checkpoint `c` has left it: those behind it move up."""
-    return each(
-        s.all_checkpointers,
-        lambda other: where(other == c, 0, where(s.place[other] > s.place[c], s.place[other] - 1, s.place[other])),
-    )
-
 
 # --------------------------------------------------------------------------------------------------- System
 
 
 @barrier.system(who="writer", each="all_writers")
 def request_slot(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
-    """Writer `w` asks for a slot. Always possible from outside."""
-    return (s.at[w] == OUTSIDE) & (s.rounds_left[w] > 0), {
+    """Writer `w` asks for a slot. Always possible from outside, but for one that does not know yet that its is gone."""
+    return (s.at[w] == OUTSIDE) & (s.rounds_left[w] > 0) & (s.lease[w] == SOUND), {
         "at": put(s.at, w, WAITING),
         "rounds_left": put(s.rounds_left, w, s.rounds_left[w] - 1),
         "late": put(s.late, w, where(shut(s), 1, 0)),
@@ -128,9 +47,10 @@ def enter_slot(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
 def leave_slot(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
     """Writer `w` gives its slot back. Always possible, and never waits: no cancellation can leak a slot.
 
-    It may wait inside for the child it started: that one is refused at once, so it ends.
+    It may wait inside for the child it started: that one is refused at once, so it ends. In another process it may be
+    dead or stalled instead: then its lease ends (`leases`).
     """
-    return s.at[w] == INSIDE, {"at": put(s.at, w, OUTSIDE), "late": put(s.late, w, 0)}
+    return (s.at[w] == INSIDE) & (s.lease[w] == SOUND), {"at": put(s.at, w, OUTSIDE), "late": put(s.late, w, 0)}
 
 
 @barrier.system(who="writer", each="all_writers", when=lambda scope: scope.children)
@@ -187,6 +107,7 @@ def open_cut(s: Value, c: Value) -> tuple[Value, dict[str, Value]]:
     return (s.cut[c] == QUEUED) & (s.place[c] == 1) & drained(s), {
         "cut": put(s.cut, c, OPEN),
         "passed_over": each(s.all_writers, lambda w: where(s.at[w] == WAITING, s.passed_over[w] + 1, s.passed_over[w])),
+        "passed_by": each(s.all_writers, lambda w: where(s.lease[w] >= LAPSED, 1, s.passed_by[w])),
     }
 
 
@@ -230,7 +151,7 @@ def cancel_inside(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
 
     A child that has not asked for its slot yet goes with it.
     """
-    return (s.at[w] == INSIDE) & (s.cancellations_left > 0), {
+    return (s.at[w] == INSIDE) & (s.lease[w] == SOUND) & (s.cancellations_left > 0), {
         "child": put(s.child, w, where(s.child[w] == BORN, CHILD_ENDED, s.child[w])),
         "at": put(s.at, w, OUTSIDE),
         "rounds_left": put(s.rounds_left, w, 0),
@@ -304,84 +225,3 @@ def cancel_before_request(s: Value, c: Value) -> tuple[Value, dict[str, Value]]:
         "cut": put(s.cut, c, DONE),
         "cancellations_left": s.cancellations_left - 1,
     }
-
-
-# ----------------------------------------------------------------------------------------------- Properties
-
-
-def some_cut_open(s: Value) -> Value:
-    """A cut is open."""
-    return any_of(s.all_checkpointers, lambda c: s.cut[c] == OPEN)
-
-
-@barrier.always(each="all_writers", witness=some_cut_open)
-def cut_excludes_writers(s: Value, w: Value) -> Value:
-    """While a cut is open nobody is inside a slot, neither a writer nor a child."""
-    return implies(some_cut_open(s), (s.at[w] < INSIDE) & (s.child[w] != CHILD_INSIDE))
-
-
-@barrier.always(
-    each="all_checkpointers",
-    witness=lambda s: some_cut_open(s) & any_of(s.all_checkpointers, lambda c: s.cut[c] == QUEUED),
-)
-def one_cut_at_a_time(s: Value, c: Value) -> Value:
-    """While one cut is open no other is, and the open one heads the queue."""
-    return implies(s.cut[c] == OPEN, s.place[c] == 1)
-
-
-@barrier.always(
-    each="all_writers",
-    witness=lambda s: any_of(s.all_writers, lambda w: (s.at[w] == WAITING) & (s.late[w] == 1)),
-)
-def no_overtaking(s: Value, w: Value) -> Value:
-    """Whoever asked after the checkpoint at the head of the queue is not inside a slot before that cut."""
-    head_waits = any_of(s.all_checkpointers, lambda c: (s.place[c] == 1) & (s.cut[c] == QUEUED))
-    writer_overtook = (s.at[w] == INSIDE) & (s.late[w] == 1)
-    child_overtook = (s.child[w] == CHILD_INSIDE) & (s.child_late[w] == 1)
-    return not_((writer_overtook | child_overtook) & head_waits)
-
-
-@barrier.always(each="all_writers", witness=lambda s: any_of(s.all_writers, lambda w: s.passed_over[w] == 1))
-def writers_not_starved(s: Value, w: Value) -> Value:
-    """A waiting writer sees at most one cut open before it is let in."""
-    return s.passed_over[w] <= 1
-
-
-def finished(s: Value) -> Value:
-    """Every writer has had its slots, every child has ended, and every checkpoint has had its cut."""
-
-    def writer_ended(w: Value) -> Value:
-        child_ended = (s.child[w] == NO_CHILD) | (s.child[w] == CHILD_ENDED)
-        return (s.at[w] == OUTSIDE) & (s.rounds_left[w] == 0) & child_ended
-
-    return all_of(s.all_writers, writer_ended) & all_of(s.all_checkpointers, lambda c: s.cut[c] == DONE)
-
-
-def rank(s: Value) -> Value:
-    """Rises with every action of ours: slots asked for, entered and left; checkpoints queued, open and done."""
-    standing = total(
-        s.all_writers,
-        lambda w: where(s.at[w] == WAITING, -2, where(s.at[w] == OUTSIDE, 0, -1)) - 3 * s.rounds_left[w] + s.child[w],
-    )
-    return standing + total(s.all_checkpointers, lambda c: s.cut[c])
-
-
-barrier.progress = Progress(
-    "no_deadlock",
-    finished,
-    rank,
-    "Every state that is not finished lets a task go on, and every step of ours brings the run nearer to its end.",
-)
-
-
-def describe(s: Value, domain: str | None, index: int) -> str:
-    """One line about a writer or a checkpoint, for a counterexample."""
-    if domain == "all_writers":
-        late = ", asked late" if s.late[index] else ""
-        child = f", its child {CHILD_STANDS[s.child[index]]}" if s.child[index] else ""
-        return f"writer {index} is {WRITER_STANDS[s.at[index]]}{late}{child}"
-    place = f", place {s.place[index]} in the queue" if s.place[index] else ""
-    return f"checkpoint {index} is {CHECKPOINT_STANDS[s.cut[index]]}{place}"
-
-
-barrier.describe = describe

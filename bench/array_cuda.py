@@ -1,0 +1,132 @@
+"""The array engine on a CUDA device: whether it counts what the others count, and how fast.
+
+    python bench/array_cuda.py [--device cuda|cpu] [--json FILE] [--quick]
+
+One run of at most four minutes, in this order:
+
+- agreement: some small scopes and variants, everything reported compared with the reference engine;
+- `large` of every machine: the pinned counts, and states a second;
+- scopes beyond `large`, each larger than the one before, until one does not fit the memory or the time: states a second
+  and how far it came; the counts compared where the compiled engine has counted them before.
+
+`--device cpu` runs the same on the processor; with `--quick`, on small scopes, it is how the script is kept right where
+there is no GPU. Without a device the answer is `not run` and status 3, never a pass. Needs torch.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+from time import perf_counter
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # also where the project is not installed
+
+import torch  # noqa: E402
+from parts.figures import Row, only_shown, options_of, reported, truth  # noqa: E402
+
+from spec import reference_engine  # noqa: E402
+from spec.arrays import engine  # noqa: E402
+from spec.catalogue import MACHINES, scopes_named, variant_named  # noqa: E402
+from spec.cut import CutScope  # noqa: E402
+from spec.reference_engine import Search  # noqa: E402
+from spec.scopes import FAMILIES, Pinned  # noqa: E402
+
+SECONDS = 230.0
+AGREEMENT = (("barrier", "three_writers"), ("cut", "two_pairs"), ("store", "two_writers"), ("combined", "two_batches"))
+VARIANTS = ("cursor_ahead", "gate_in_slot", "leak_on_cancel", "no_directory_fsync")
+REPORTED = tuple(f.name for f in fields(Search) if f.name not in ("model", "seconds"))
+
+
+def beyond() -> list[tuple[str, CutScope, Pinned | None]]:
+    """Scopes of the cut larger than `large/features`, with the counts of the compiled engine where it has any."""
+    scope = FAMILIES["large"]["cut"]["features"][0]
+    assert isinstance(scope, CutScope)
+    return [
+        ("four saves", replace(scope, saves=4), None),
+        ("four saves, three crashes", replace(scope, saves=4, crashes=3, failures=3, snapshots=3), None),
+        ("four batches", replace(scope, batches=4, saves=4, crashes=3, failures=3, snapshots=3), None),
+    ]
+
+
+def same(one: Search, other: Search) -> bool:
+    """Whether two searches report the same: counts, verdicts, actions taken, the path of the violation."""
+    return all(getattr(one, name) == getattr(other, name) for name in REPORTED)
+
+
+def agreement(device: str) -> list[Row]:
+    """Everything that is reported, compared with the reference engine."""
+    rows = []
+    for name, member in AGREEMENT:
+        machine = MACHINES[name]
+        scope = FAMILIES["small"][name][member][0]
+        expected = reference_engine.search(machine.model(scope))
+        rows.append(truth(f"as the reference engine: {name} {member}", same(expected, found_in(name, scope, device))))
+    for variant in VARIANTS:
+        machine, known = variant_named(variant)
+        ((_, (bounds, _)),) = scopes_named(machine, known.scope).items()
+        expected = reference_engine.search(machine.model(bounds, (variant,)))
+        found = engine.search(machine, bounds, (variant,), device=device)
+        rows.append(truth(f"as the reference engine: {variant}", same(expected, found)))
+    return rows
+
+
+def found_in(name: str, scope: object, device: str, seconds: float | None = None) -> Search:
+    """One search on the device."""
+    return engine.search(MACHINES[name], scope, device=device, max_seconds=seconds)
+
+
+def searched(label: str, name: str, scope: object, pinned: Pinned | None, device: str, seconds: float) -> list[Row]:
+    """The rows of one search: rate, states, and the counts where they are known."""
+    found = found_in(name, scope, device, seconds)
+    rate = found.states / found.seconds / 1e6
+    rows = [only_shown(f"{label}, {found.states:,} states (million states/s)", rate)]
+    if found.complete and pinned is not None:
+        rows.append(truth(f"{label}: the known counts", Pinned(found.states, found.transitions, found.depth) == pinned))
+    elif found.complete:
+        rows.append(truth(f"{label}: complete, depth {found.depth}", found.verdict == "holds"))
+    else:
+        rows.append(only_shown(f"{label}: {found.why}; all of depth", found.depth))
+    return rows
+
+
+def measure(device: str, *, quick: bool) -> list[Row]:
+    """All rows, as long as there is time."""
+    began = perf_counter()
+
+    def left() -> float:
+        return SECONDS - (perf_counter() - began)
+
+    rows = agreement(device)
+    size = "small" if quick else "large"
+    for name in MACHINES:
+        family = list(FAMILIES[size][name].items())
+        for member, (scope, pinned) in family[-1:] if quick else family:
+            if left() > 0:
+                rows += searched(f"{name} {size}/{member}", name, scope, pinned, device, left())
+    for label, bounds, known in () if quick else beyond():
+        if left() > 0:
+            rows += searched(f"cut, {label}", "cut", bounds, known, device, left())
+    if device == "cuda":
+        rows.append(only_shown("memory of the device at most in use (GiB)", torch.cuda.max_memory_allocated() / 2**30))
+    return rows
+
+
+def main(arguments: list[str]) -> int:
+    parser = options_of("The array engine on a CUDA device: its counts and its rate.")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="where the tensors are")
+    options = parser.parse_args(arguments)
+    if options.device == "cuda" and not torch.cuda.is_available():
+        print("array_cuda: not run: torch finds no CUDA device; --device cpu --quick runs it without one")
+        return 3
+    began = perf_counter()
+    rows = measure(options.device, quick=options.quick)
+    name = torch.cuda.get_device_name() if options.device == "cuda" else "the processor, one thread"
+    return reported(
+        f"array_cuda: {name}, torch {torch.__version__}, {perf_counter() - began:.0f} s", rows, options.json
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,155 @@
+"""How states, windows and drains grow: the slopes that docs/scale.md extrapolates from.
+
+    python bench/scale.py [--json FILE] [--quick]
+
+States are counted by the compiled engine in families of scopes that differ in one size; growth is how many times more
+states the last step of a family has than the one before. The window is what `begin_save` does while everybody is shut
+out, over a buffer of so many finished groups; the drain is from asking for a cut to being inside, among so many writers
+that are inside a section for one turn of the loop each. Both are medians of wall time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import statistics
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+import torch
+from parts.figures import Row, only_shown, options_of, reported
+
+from impl import CheckpointBarrier, Checkpointer, InOrderSampler, Ledger, PromptLoader, ReplayBuffer, TensorPlane
+from impl.checkpointing.capture import read_cut
+from spec.barrier import BarrierScope
+from spec.catalogue import MACHINES
+from spec.compiled import engine
+from spec.cut import CutScope
+
+CUT = CutScope(batches=2, batch_size=1, lookahead=1, saves=1, crashes=1)
+PAIRS = CutScope(batches=2, batch_size=2, lookahead=1, saves=1, crashes=1)
+BARRIER = BarrierScope(writers=2, rounds=1, checkpointers=1, cancellations=1)
+#: Family, machine, the scope it starts from, the size that grows, and its values.
+FAMILIES: tuple[tuple[str, str, Any, str, tuple[int, ...]], ...] = (
+    ("batches of 1 prompt", "cut", CUT, "batches", (2, 3, 4, 5, 6, 7)),
+    ("prompts a batch, 2 batches", "cut", PAIRS, "batch_size", (1, 2, 3, 4)),
+    ("lookahead, 5 batches of 1 prompt", "cut", replace(CUT, batches=5), "lookahead", (0, 1, 2, 3, 4)),
+    ("saves, 2 batches of 2 prompts", "cut", PAIRS, "saves", (0, 1, 2, 3, 4)),
+    ("crashes, 2 batches of 2 prompts, 2 saves", "cut", replace(PAIRS, saves=2), "crashes", (0, 1, 2, 3)),
+    ("failures, 2 batches of 2 prompts", "cut", PAIRS, "failures", (0, 1, 2)),
+    ("writers of 1 round", "barrier", BARRIER, "writers", (2, 3, 4, 5, 6, 7)),
+    ("checkpoints, 3 writers", "barrier", replace(BARRIER, writers=3), "checkpointers", (1, 2, 3, 4, 5)),
+)
+GROUPS, WRITERS = (100, 1_000, 10_000, 100_000, 1_000_000), (1, 10, 100, 1_000, 10_000)
+ADMITTED_TOGETHER = 10_000
+
+
+def counted(quick: bool) -> Iterable[Row]:
+    """States of each member of each family, and the growth at its end."""
+    for name, machine, scope, size, values in FAMILIES:
+        states = []
+        for value in values[:3] if quick else values:
+            found = engine.search(MACHINES[machine], replace(scope, **{size: value}))
+            assert found.complete, found.why
+            states.append(found.states)
+            yield only_shown(f"states, {machine}: {name} = {value}", found.states)
+        yield only_shown(f"growth, {machine}: each more of {name} (x)", states[-1] / states[-2])
+
+
+async def filled(groups: int) -> tuple[CheckpointBarrier, Any]:
+    """A run whose buffer holds so many finished groups of one small tensor."""
+    barrier = CheckpointBarrier()
+    ledger, plane = Ledger(barrier), TensorPlane(verify="off")
+    together = min(groups, ADMITTED_TOGETHER)
+    loader = PromptLoader(range(groups), together, seed=0)
+    sampler = InOrderSampler(lookahead=groups // together)
+    sampler.bind(together)
+    buffer = ReplayBuffer(barrier, groups, plane, ledger)
+    checkpointer = Checkpointer("unused", barrier, verify="off")
+    checkpointer.attach(ledger=ledger, loader=loader, sampler=sampler, buffer=buffer)
+    rows = {"x": torch.zeros(1)}
+    for _ in range(groups // together):
+        async with barrier.mutation() as cut:
+            batch = loader.next_batch(cut)
+            assert batch is not None
+            admission = ledger.reserve(cut, batch.keys)
+            ledger.admit(cut, admission, sampler.commit_admission(cut))
+        for group in admission.groups:
+            permit, staged = await buffer.acquire_permit(), await plane.stage(group, rows)
+            with barrier.mutation_nowait() as cut:
+                entry = ledger.entries[group]
+                buffer.reserve(cut, group, entry.key, entry.step, 0, permit)
+                buffer.commit(cut, group, staged)
+            ledger.remove_committed(group)
+    return barrier, checkpointer._attached()
+
+
+async def windows(quick: bool) -> list[Row]:
+    """How long everybody is shut out, by the groups in the buffer."""
+    rows, medians = [], []
+    for groups in GROUPS[:3] if quick else GROUPS:
+        barrier, parts = await filled(groups)
+        gc.collect()
+        gc.freeze()  # as a run that has been up for a while; a full collection would be the machine's affair
+        seconds = []
+        for _ in range(5 if groups > 100_000 else 31):
+            async with barrier.checkpoint() as cut:
+                opened = perf_counter()
+                captured: Any = read_cut(barrier, parts, cut, "full", None, perf_counter)
+                seconds.append(perf_counter() - opened)
+            captured.rows.drop()
+            parts.buffer.plane.release(captured.rows)
+        gc.unfreeze()
+        medians.append(statistics.median(seconds))
+        rows.append(only_shown(f"window, {groups:,} groups (ms)", medians[-1] * 1e3))
+    rows.append(only_shown("window, growth for the last 10 times more groups (x)", medians[-1] / medians[-2]))
+    return rows
+
+
+async def write_once_each_turn(barrier: CheckpointBarrier) -> None:
+    while True:
+        async with barrier.mutation():
+            await asyncio.sleep(0)
+
+
+async def drains(quick: bool) -> list[Row]:
+    """How long a save waits until the writers have left, by their number."""
+    rows, medians = [], []
+    for writers in WRITERS[:3] if quick else WRITERS:
+        barrier = CheckpointBarrier()
+        tasks = [asyncio.create_task(write_once_each_turn(barrier)) for _ in range(writers)]
+        await asyncio.sleep(0)
+        seconds = []
+        for _ in range(31):
+            asked = perf_counter()
+            async with barrier.checkpoint():
+                seconds.append(perf_counter() - asked)
+            for _ in range(4):
+                await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        medians.append(statistics.median(seconds))
+        rows.append(only_shown(f"drain, {writers:,} writers (ms)", medians[-1] * 1e3))
+    rows.append(only_shown("drain, growth for the last 10 times more writers (x)", medians[-1] / medians[-2]))
+    return rows
+
+
+async def measured(quick: bool) -> list[Row]:
+    return [*await windows(quick), *await drains(quick)]
+
+
+def main(arguments: list[str]) -> int:
+    options = options_of(
+        "How states, windows and drains grow.", "the small members; the values are not for quoting"
+    ).parse_args(arguments)
+    rows = [*counted(options.quick), *asyncio.run(measured(options.quick))]
+    heading = f"scale, CPython {sys.version.split()[0]}, torch {torch.__version__}"
+    return reported(heading, rows, options.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Programs on the library, as a user would write them; nothing of the library imports them."""

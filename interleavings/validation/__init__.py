@@ -1,0 +1,24 @@
+"""Holds the trace of a production run against the machines of `spec`, event by event, in memory that does not grow.
+
+A trace says how many prompts a batch has and nothing of how many there will be, so no scope is named and nothing is
+enumerated: the machine's own actions are called on one state, which is as large as what is alive at that moment
+(`open_state.py`). Prompts that are trained or dropped leave the state; a step of the trainer is kept while its groups
+are on their way.
+
+| file | idea |
+|---|---|
+| `open_state.py` | a state of a machine that grows and shrinks, and takes the actions of the machine's text |
+| `live_prompts.py` | which prompts, groups and keys are in it, and at which place |
+| `sections.py` | the barrier machine, followed over the sections that are open or wait |
+| `protocol.py`, `filling.py` | the cut machine: what an event means, and that it moved what the machine moves |
+| `saves.py`, `restores.py` | the window and publication; a new process that goes on from a checkpoint |
+| `validating.py` | the lines of a trace, its segments, gaps and ends; the verdict |
+
+What an event's action may do is never written here a second time: guard and effects are the machine's.
+"""
+
+from impl.errors import TraceUnreadable as TraceUnreadable
+
+from .validating import Refusal as Refusal
+from .validating import Validation as Validation
+from .validating import validate as validate

@@ -1,0 +1,203 @@
+"""A new process goes on from a checkpoint: by the machine's own restore, where the checkpoint was seen being saved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from impl.tracing import Event
+from spec.cut import cut
+from spec.cut.scope import IN_ORDER, WEIGHT_FIFO, WINDOWED
+from spec.cut.state import ADMITTED, NO_ENTRY, NO_SLOT, READY, RESERVED
+
+from .open_state import ANY_NUMBER, OpenState, Sparse
+from .protocol import Protocol
+from .refused import Refused
+from .saves import Image, Images
+
+PHASES = {"reserved": RESERVED, "admitted": ADMITTED}
+_PHASE_OF = {number: name for name, number in PHASES.items()}
+_FROM_IMAGE = ("crash_and_restore", "crash_and_restore_replay_free")
+
+View = Mapping[str, Any]
+
+
+def restore(protocol: Protocol, images: Images, event: Event) -> bool:
+    """Let the run go on from what the event says; whether that could be compared with the checkpoint as it was saved.
+
+    Raises `Refused` if the checkpoint held something else, or if no run can be in such a state.
+    """
+    fields = event.fields
+    image = images.published.get(fields["name"])
+    if image is None and images.unsaid is not None and images.unsaid.state.image_version == fields["version"]:
+        # The process ended between the rename and the event that says it.
+        image = images.unsaid
+    said = _view_of_event(fields, by_weight(protocol.state))
+    if image is not None:
+        _compare(said, image, fields["name"])
+        images.publish(fields["name"], image)
+    images.unsaid = None
+    _adopt(protocol, fields, None if image is None else image.state)
+    _require_possible(protocol, fields["name"])
+    return image is not None
+
+
+def by_weight(state: OpenState) -> bool:
+    """Whether a rule of the sampler looks at weights."""
+    return state.sampler in (WEIGHT_FIFO, WINDOWED)
+
+
+# -- comparison with the image
+
+
+def _compare(said: View, image: Image, name: str) -> None:
+    saved = [_view_of_image(image, action) for action in _FROM_IMAGE]
+    if said in saved:
+        return
+    nearest = min(saved, key=lambda view: sum(view[aspect] != said[aspect] for aspect in view))
+    different = [aspect for aspect in nearest if nearest[aspect] != said[aspect]]
+    what = "; ".join(f"{a}: saved {_short(nearest[a])}, restored {_short(said[a])}" for a in different)
+    raise Refused(f"{name} held something else than the run goes on with: {what}", ["restore, of what was saved"])
+
+
+def _view_of_image(image: Image, action: str) -> View:
+    state = image.state.copy()
+    state.__dict__.update(replay_free=1, crashes_left=ANY_NUMBER)
+    enabled, effects = state.guard(action)
+    assert enabled, "an image that is kept is whole"
+    state.apply(effects)
+    keys, groups = image.keys, image.groups
+    living = range(len(keys))
+    return {
+        "version": state.version,
+        "dispatch cursor": state.dispatch_cursor,
+        "pending": {
+            (groups[p], keys[p]): (_PHASE_OF[state.ledger[p]], state.stamp[p])
+            for p in living
+            if state.ledger[p] != NO_ENTRY
+        },
+        "ready": {
+            (groups[p], keys[p]): (state.stamp[p], state.weight[p] if by_weight(state) else -1)
+            for p in living
+            if state.slot[p] == READY
+        },
+        "spares": [keys[p] for p in living if state.spare[p]],
+        "shortfalls": state.shortfall.values,
+        "drop count": state.dropped,
+    }
+
+
+def _view_of_event(fields: Mapping[str, Any], weights: bool) -> View:
+    return {
+        "version": fields["version"],
+        "dispatch cursor": _number(fields["cursor"], -1),
+        "pending": {
+            (group, (epoch, index)): (phase, _number(step, -1))
+            for group, epoch, index, phase, _, step in fields["pending"]
+        },
+        "ready": {
+            (group, (epoch, index)): (_number(step, -1), weight if weights else -1)
+            for group, epoch, index, step, weight in fields["ready"]
+        },
+        "spares": [(epoch, index) for epoch, index in fields["spares"]],
+        "shortfalls": {step: missing for step, missing in fields["shortfalls"] or () if missing},
+        "drop count": _number(fields["dropped"], 0),
+    }
+
+
+def _number(value: int | None, otherwise: int) -> int:
+    return otherwise if value is None else value
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 160 else f"{text[:150]} … ({len(text)} characters)"
+
+
+# -- what the run goes on with
+
+
+def _adopt(protocol: Protocol, fields: Mapping[str, Any], saved: OpenState | None) -> None:
+    """Put the state of the event into the protocol, which is as at the beginning of a run."""
+    s, prompts = protocol.state, protocol.prompts
+    stamped = s.sampler == IN_ORDER
+    prompts.end(list(prompts._place_of_key.values()))
+    s.__dict__.update(
+        version=fields["version"],
+        dispatch_cursor=_number(fields["cursor"], -1),
+        dropped=_number(fields["dropped"], 0),
+        shortfall=Sparse({step: missing for step, missing in fields["shortfalls"] or () if missing}),
+        # Of a rollout snapshot nobody says which full save it belongs to; its version is the same.
+        anchor=fields["version"],
+        permits=s.capacity - len(fields["ready"]),
+    )
+    _place_loader(protocol, fields, saved)
+    cursor = s.cursor
+    # The order of arrival, which the buffer keeps; then by admission, which is how prompts are dispatched again.
+    pending = sorted(fields["pending"], key=lambda entry: int(entry[4]))
+    rows = [
+        (group, (epoch, index), NO_ENTRY, READY, step, weight) for group, epoch, index, step, weight in fields["ready"]
+    ]
+    rows += [
+        (group, (epoch, index), PHASES[phase], NO_SLOT, step, -1) for group, epoch, index, phase, _, step in pending
+    ]
+    places = prompts.add([row[1] for row in rows], [row[0] for row in rows], cursor - 1)
+    for place, (_, _, ledger, slot, step, weight) in zip(places, rows, strict=True):
+        s.set_at("ledger", place, ledger)
+        s.set_at("slot", place, slot)
+        s.set_at("stamp", place, _number(step, -1))
+        s.set_at("weight", place, -1 if stamped or slot == NO_SLOT else weight)
+    for place in prompts.add(fields["spares"], [None] * len(fields["spares"]), cursor - 1):
+        s.set_at("spare", place, 1)
+    reserved = [admission for *_, phase, admission, _ in fields["pending"] if phase == "reserved"]
+    protocol.admission = reserved[0] if reserved else None
+
+
+def _place_loader(protocol: Protocol, fields: Mapping[str, Any], saved: OpenState | None) -> None:
+    s = protocol.state
+    protocol.epoch_ended = False
+    if fields["loader"] is not None:
+        epoch, position, exhausted = fields["loader"]
+        batches = -(-position // s.batch_size)
+        s.__dict__.update(epoch=epoch, cursor=epoch * s.batches + batches, epoch_over=int(batches == s.batches))
+        if exhausted:
+            s.__dict__.update(epochs=epoch + 1, epoch_over=1, cursor=(epoch + 1) * s.batches)
+            protocol.epoch_ended = True
+        elif s.epoch_over:
+            protocol.epoch_ended = True
+    elif saved is not None:
+        s.__dict__.update(
+            epoch=saved.image_epoch, cursor=saved.image_cursor, epoch_over=saved.image_epoch_over, batches=saved.batches
+        )
+        protocol.epoch_ended = bool(saved.image_epoch_over)
+    else:
+        protocol.loader_known = False
+
+
+def _require_possible(protocol: Protocol, name: str) -> None:
+    """Refuse a state in which no run can be: one that breaks a property of the machine about memory."""
+    s = protocol.state
+    domains: dict[str | None, Sequence[int | None]] = {
+        None: (None,),
+        "prompts": range(s.size("prompts")),
+        "steps": range(s.version, max(s.version, s.dispatch_cursor + 1)),
+    }
+    for known in cut.properties.values():
+        for claim in known.claims:
+            if claim.at is not None or known.name in _NOT_OF_A_TRACE:
+                continue
+            for index in domains[known.each]:
+                if not (claim.function(s) if index is None else claim.function(s, index)):
+                    of = (
+                        ""
+                        if index is None
+                        else f" for {protocol.prompts.said(index)}"
+                        if known.each == "prompts"
+                        else f" for step {index}"
+                    )
+                    raise Refused(f"no run can go on from {name}: {known.name} does not hold{of}. {known.sentence}")
+
+
+#: The sentence about the loader, of which a trace may know nothing; the one about generations in flight, whose limit no
+#: trace tells.
+_NOT_OF_A_TRACE = ("loader_agrees", "permits_balance")

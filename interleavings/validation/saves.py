@@ -1,0 +1,132 @@
+"""The window, what is read in it, and publication: the machine's save, followed through a run.
+
+Nothing says what a cut is for when it is asked for: a save, a restore, or a reader of the user's. So the machine asks
+for its own with the first artifact that is read, in the same window; slots are shut in between in any case.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from impl.tracing import Event
+from spec.cut.saving import no_image
+from spec.cut.state import CAPTURED, CLAIMED, FULL, OUTSIDE_WINDOW, SNAPSHOT, WRITING
+
+from .live_prompts import Key
+from .open_state import OpenState
+from .protocol import Protocol
+
+READS = ("read_sampler", "read_loader", "read_pool", "read_buffer", "read_ledger", "read_trainer")
+#: Images that are kept to compare a restore with; a run that goes back further starts from what its event says.
+MOST_IMAGES = 16
+KINDS = {"full": FULL, "rollout": SNAPSHOT}
+
+
+@dataclass(frozen=True)
+class Image:
+    """What a window read: the machine's state at its end, and who is at which place of it."""
+
+    state: OpenState
+    keys: tuple[Key, ...]
+    groups: tuple[int | None, ...]
+
+
+@dataclass
+class Images:
+    """The checkpoints of a run that a later process may go on from; they outlive the process that wrote them."""
+
+    published: OrderedDict[str, Image] = field(default_factory=OrderedDict)
+    unsaid: Image | None = None
+    """Read, and the process ended before it said whether this became durable."""
+
+    def publish(self, name: str, image: Image) -> None:
+        """Keep an image under its name, and only so many."""
+        self.published[name] = image
+        while len(self.published) > MOST_IMAGES:
+            self.published.popitem(last=False)
+
+
+class Saves:
+    """The rules of a save. `recovery`: whether this run saves more than its trainer."""
+
+    def __init__(self, protocol: Protocol, images: Images, recovery: bool) -> None:
+        self._protocol = protocol
+        self._images = images
+        self._recovery = recovery
+        self._written: Image | None = None
+        # Why the window before ended without an image, for a publication that has none.
+        self._left_open = ""
+
+    def follow(self, event: Event) -> None:
+        """Take the step that the event stands for. Raises `Refused`."""
+        if self._recovery:
+            getattr(self, f"_{'read' if event.action in READS else event.action}")(event)
+
+    def _ask(self) -> None:
+        """Ask for the cut that is open: a full save between two train steps, a rollout snapshot while one is open."""
+        protocol, s = self._protocol, self._protocol.state
+        if s.window == OUTSIDE_WINDOW:
+            open_step = any(slot == CLAIMED for slot in s.slot)
+            protocol.take("request_snapshot" if open_step else "request_cut")
+            protocol.take("open_cut")
+
+    def _read(self, event: Event) -> None:
+        self._ask()
+        self._protocol.take(event.action)
+
+    def _skip_snapshot(self, event: Event) -> None:
+        self._protocol.take("request_snapshot")
+        self._protocol.take("open_cut")
+        s = self._protocol.state
+        if not s.take("skip_snapshot"):
+            # A checkpointer that has not saved yet in this process has no anchor, whatever is on its disk.
+            s.apply(self._ended())
+
+    def _open_cut(self, event: Event) -> None:
+        """The barrier's business, until something is read."""
+
+    def _close_cut(self, event: Event) -> None:
+        protocol, s = self._protocol, self._protocol.state
+        if s.window == CAPTURED:
+            protocol.take("close_window")
+            prompts = protocol.prompts
+            self._written = self._images.unsaid = Image(s.copy(), tuple(prompts.keys), tuple(prompts.groups))
+        elif s.window not in (OUTSIDE_WINDOW, WRITING):
+            # A save that fails inside its window publishes nothing and changes nothing.
+            self._left_open = f"the last window ended with {protocol.counters().rpartition(', ')[2]}"
+            s.apply(self._ended())
+
+    def _publish(self, event: Event) -> None:
+        protocol, s = self._protocol, self._protocol.state
+        kind = KINDS.get(event.fields["kind"])
+        if s.window != WRITING or self._written is None:
+            what = f"; {self._left_open}" if self._left_open else ""
+            raise protocol.refused(f"nothing was read that could be published{what}")
+        if kind is None:
+            raise protocol.refused(f"a checkpoint of kind {event.fields['kind']!r} in a run with recovery")
+        if kind == FULL and s.kind == SNAPSHOT:
+            raise protocol.refused("a full save was read while a train step was open")
+        s.__dict__["kind"] = kind
+        self._written.state.__dict__["kind"] = kind
+        if kind == SNAPSHOT and s.image_version != s.anchor >= 0:
+            raise protocol.refused(
+                f"the snapshot is of version {s.image_version}, and the newest durable full save of version {s.anchor}"
+            )
+        if event.fields["step"] != s.image_version:
+            raise protocol.refused(
+                f"{event.fields['name']} is of version {s.image_version}, not {event.fields['step']}"
+            )
+        protocol.take("publish")
+        self._images.publish(event.fields["name"], self._written)
+        self._written = self._images.unsaid = None
+        self._left_open = ""
+
+    def _fail_save(self, event: Event) -> None:
+        self._protocol.take("fail_save")
+        # A writer that failed may have published all the same: an error after the rename.
+        self._written = None
+
+    def _ended(self) -> dict[str, object]:
+        """The effects of a save that ends without an image, by the machine's own word."""
+        return no_image(self._protocol.state)

@@ -1,0 +1,234 @@
+"""impl.steps: what a controller of one's own calls. What is waited for is waited for outside of any slot."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from impl import (
+    Admission,
+    BarrierReentered,
+    CheckpointBarrier,
+    Checkpointer,
+    HeldCounters,
+    InOrderSampler,
+    Ledger,
+    Phase,
+    PromptLoader,
+    ReadyFirstSampler,
+    ReplayBuffer,
+    Sampler,
+    TensorPlane,
+    WeightFifoSampler,
+    WindowedSampler,
+    steps,
+)
+
+ROWS = {"tokens": torch.zeros(2, 3)}
+
+
+class Parts:
+    """The parts of one run of five prompts, two a step."""
+
+    def __init__(self, sampler: Sampler | None = None, capacity: int = 4) -> None:
+        self.barrier = CheckpointBarrier(drain_timeout=5)
+        self.ledger = Ledger(self.barrier)
+        self.loader = PromptLoader(list(range(5)), 2, seed=0)
+        self.sampler = sampler or InOrderSampler(lookahead=0)
+        self.sampler.bind(2)
+        self.buffer = ReplayBuffer(self.barrier, capacity, TensorPlane(), self.ledger)
+        self.counters = HeldCounters()
+
+    async def reserved(self) -> Admission:
+        admission = await steps.reserve(self.ledger, self.loader)
+        assert admission is not None
+        return admission
+
+    async def admitted(self) -> Admission:
+        admission = await self.reserved()
+        await steps.admit(self.ledger, self.sampler, admission, 2)
+        return admission
+
+    async def passed(self) -> None:
+        """The trainer is one step further."""
+        self.counters.version += 1
+        self.sampler.advance(self.counters.version)
+
+    def checkpointer(self, directory: Path) -> Checkpointer:
+        checkpointer = Checkpointer(directory, self.barrier)
+        checkpointer.attach(
+            ledger=self.ledger, loader=self.loader, sampler=self.sampler, buffer=self.buffer, counters=self.counters
+        )
+        return checkpointer
+
+
+async def waits(call: Awaitable[object]) -> "asyncio.Task[object]":
+    """The call, under way and waiting."""
+
+    async def run() -> object:
+        return await call
+
+    task = asyncio.create_task(run())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not task.done()
+    return task
+
+
+async def test_a_checkpoint_opens_while_the_gate_is_waited_for() -> None:
+    """The trap: a gate waited for inside a slot shuts out the save that the trainer is waiting for."""
+    parts = Parts()
+    await parts.admitted()
+    waiting = await waits(steps.admit(parts.ledger, parts.sampler, await parts.reserved(), 2))
+    async with parts.barrier.checkpoint(timeout=1) as cut:
+        saved = parts.ledger.snapshot(cut, ()).entries.values()
+        assert [entry.phase for entry in saved][2:] == [Phase.RESERVED] * 2
+    await parts.passed()
+    await waiting
+    assert all(entry.phase is Phase.ADMITTED for entry in parts.ledger.entries.values())
+
+
+async def test_a_checkpoint_opens_while_a_permit_is_waited_for() -> None:
+    parts = Parts(capacity=1)
+    first, second = (await parts.admitted()).groups
+    await steps.dispatch(parts.ledger, parts.buffer, first, 0)
+    waiting = await waits(steps.dispatch(parts.ledger, parts.buffer, second, 0))
+    async with parts.barrier.checkpoint(timeout=1):
+        pass
+    await steps.commit(parts.ledger, parts.buffer, first, ROWS)
+    async with parts.barrier.mutation("evictions") as cut:
+        parts.buffer.evict(cut, first)
+    entry = await waiting
+    assert entry is parts.ledger.entries[second]
+    assert list(parts.buffer.slots) == [second]
+
+
+async def test_a_checkpoint_opens_while_a_step_is_waited_for() -> None:
+    parts = Parts()
+    groups = (await parts.admitted()).groups
+    for group in groups:
+        await steps.dispatch(parts.ledger, parts.buffer, group, 0)
+    waiting = await waits(steps.claim(parts.buffer, parts.sampler, 0))
+    await steps.commit(parts.ledger, parts.buffer, groups[0], ROWS)
+    async with parts.barrier.checkpoint(timeout=1):
+        pass
+    assert not waiting.done(), "one of two is no step"
+    await steps.commit(parts.ledger, parts.buffer, groups[1], ROWS)
+    claim = await waiting
+    assert claim.groups == groups  # type: ignore[attr-defined]
+    assert not parts.ledger.entries
+
+
+@pytest.mark.parametrize("which", ["admit", "dispatch", "claim"])
+async def test_who_is_cancelled_while_it_waits_has_taken_nothing(which: str) -> None:
+    parts = Parts(capacity=1)
+    first, second = (await parts.admitted()).groups
+    await steps.dispatch(parts.ledger, parts.buffer, first, 0)
+    later = await parts.reserved()
+    before = (dict(parts.ledger.entries), dict(parts.buffer.slots), parts.sampler.state(), parts.buffer.permits)
+    calls: dict[str, Callable[[], Awaitable[object]]] = {
+        "admit": lambda: steps.admit(parts.ledger, parts.sampler, later, 2),
+        "dispatch": lambda: steps.dispatch(parts.ledger, parts.buffer, second, 0),
+        "claim": lambda: steps.claim(parts.buffer, parts.sampler, 0),
+    }
+    waiting = await waits(calls[which]())
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert before == (dict(parts.ledger.entries), dict(parts.buffer.slots), parts.sampler.state(), parts.buffer.permits)
+    assert parts.buffer.waiting_for_permit == 0
+
+
+async def test_a_dispatch_that_is_cancelled_before_its_slot_returns_the_permit() -> None:
+    """It waits for the slot, not for the permit: a save has the barrier."""
+    parts = Parts(capacity=1)
+    group = (await parts.admitted()).groups[0]
+    async with parts.barrier.checkpoint():
+        with parts.barrier.detached():
+            waiting = await waits(steps.dispatch(parts.ledger, parts.buffer, group, 0))
+        assert parts.buffer.permits == 0
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    assert parts.buffer.permits == 1
+
+
+async def test_inside_a_section_each_is_refused() -> None:
+    """With and without anything to wait for."""
+    parts = Parts()
+    group = (await parts.admitted()).groups[0]
+    later = await parts.reserved()
+    async with parts.barrier.mutation("outer"):
+        for call in (
+            steps.reserve(parts.ledger, parts.loader),
+            steps.admit(parts.ledger, parts.sampler, later, 2),
+            steps.dispatch(parts.ledger, parts.buffer, group, 0),
+            steps.commit(parts.ledger, parts.buffer, group, ROWS),
+            steps.claim(parts.buffer, parts.sampler, 0),
+        ):
+            with pytest.raises(BarrierReentered):
+                await call
+    assert parts.loader.state().position == 4
+
+
+async def test_a_short_batch_is_a_short_step() -> None:
+    """Of five prompts, two a step, the third step has one."""
+    parts = Parts()
+    for step, size in enumerate((2, 2, 1)):
+        groups = (await parts.admitted()).groups
+        assert len(groups) == size
+        for group in groups:
+            await steps.dispatch(parts.ledger, parts.buffer, group, step)
+            await steps.commit(parts.ledger, parts.buffer, group, ROWS)
+        claim = await asyncio.wait_for(steps.claim(parts.buffer, parts.sampler, step), 1)
+        assert claim.groups == groups
+        async with parts.barrier.mutation("step_finishes") as cut:
+            parts.buffer.finish(cut, claim)
+        await parts.passed()
+    assert await steps.reserve(parts.ledger, parts.loader) is None
+
+
+@pytest.mark.parametrize("sampler", [WeightFifoSampler(staleness=0), ReadyFirstSampler(staleness=0)])
+async def test_a_short_batch_does_not_shut_the_gate_of_a_sampler_that_counts(sampler: Sampler) -> None:
+    """The gate counts groups; what the short batch lacks will not come."""
+    parts = Parts(sampler)
+    parts.loader = PromptLoader(list(range(3)), 2, seed=0, epochs=2)
+    for version in range(4):
+        await asyncio.wait_for(parts.admitted(), 1)
+        assert sampler.cursor == version
+        await parts.passed()
+
+
+async def test_an_admitted_admission_passes_no_gate_again() -> None:
+    """As a restore brings it: it may be the only work that opens the gate."""
+    parts = Parts()
+    admission = await parts.admitted()
+    state = parts.sampler.state()
+    await asyncio.wait_for(steps.admit(parts.ledger, parts.sampler, admission, 2), 1)
+    assert parts.sampler.state() == state
+
+
+async def test_a_resumed_run_does_admitted_work_first_and_its_gate_knows_the_trainer(tmp_path: Path) -> None:
+    parts = Parts(InOrderSampler(lookahead=1))
+    parts.counters.version = 3
+    parts.sampler.advance(3)
+    early, admitted = await parts.reserved(), await parts.admitted()
+    async with parts.checkpointer(tmp_path) as checkpointer:
+        assert await steps.resume(checkpointer, parts.sampler) is None, "nothing was saved yet"
+        await checkpointer.save()
+    fresh = Parts(InOrderSampler(lookahead=1))
+    async with fresh.checkpointer(tmp_path) as checkpointer:
+        restored = await steps.resume(checkpointer, fresh.sampler)
+    assert restored is not None
+    assert fresh.counters.version == 3
+    assert [admission.id for admission in steps.pending(fresh.ledger)] == [admitted.id, early.id]
+    await asyncio.wait_for(steps.admit(fresh.ledger, fresh.sampler, steps.pending(fresh.ledger)[1], 2), 1)
+
+
+async def test_a_windowed_sampler_is_never_waited_for() -> None:
+    parts = Parts(WindowedSampler(staleness=1))
+    for _ in range(3):
+        await asyncio.wait_for(parts.admitted(), 1)
+    assert await steps.reserve(parts.ledger, parts.loader) is None
