@@ -24,7 +24,7 @@ from spec.scopes import SMALL
 
 #: Together these take every way of a prompt that any small scope takes; a test compares.
 SCOPES_OF_A_PROMPT = ("background", "borrow", "retries", "replay_free", "windowed", "short_dropped", "remainder")
-#: Between them they have every action of the cut machine; a test compares.
+#: Each feature is on in one of them, since a feature that is off reads nothing; scopes with further actions are added.
 SCOPES_OF_A_MATRIX = (
     "one_pair", "retries", "spares", "borrow", "snapshots", "epochs", "failed_saves", "replay_free", "windowed_tight",
     "weight_fifo_failures", "short_batch", "background",
@@ -160,13 +160,30 @@ def order_of_a_save() -> str:
     return drawing("The order of a save", nodes, drawn, rows)
 
 
+def scopes_with_every_action(machine: str, scopes: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """These small scopes, and after them whichever have an action that none before had."""
+    actions = MACHINES[machine].actions.values()
+
+    def of(scope: str) -> set[str]:
+        bounds = SMALL[machine][scope][0]
+        return {action.name for action in actions if action.when is None or action.when(bounds)}
+
+    chosen = list(scopes)
+    known = set().union(*map(of, chosen))
+    for scope in SMALL[machine]:
+        if not of(scope) <= known:
+            chosen.append(scope)
+            known |= of(scope)
+    return tuple(chosen)
+
+
 def touched(machine: str, scopes: tuple[str, ...]) -> dict[str, tuple[set[str], set[str]]]:
     """Of every action of these scopes: which variables its guard or effects read, and which it sets.
 
     Read off the form from which code and exports are generated, so over all states and not over those seen.
     """
     found: dict[str, tuple[set[str], set[str]]] = {}
-    for scope in scopes:
+    for scope in scopes_with_every_action(machine, scopes):
         form = scalar_form(MACHINES[machine], SMALL[machine][scope][0])
         for instance in form.instances:
             reads, writes = found.setdefault(instance.action, (set(), set()))
