@@ -309,9 +309,10 @@ def _validate(chosen: argparse.Namespace, console: Console) -> int:
     from .validation.in_words import lines_about
 
     try:
-        with console.status("following …") as status:
+        expected = _about_how_many_lines(chosen.trace)
+        with how_far(console, "following …", "lines") as shown:
             result = validate(
-                chosen.trace, lambda far: status.update(f"following … {far.events:,} events, {far.lines:,} lines")
+                chosen.trace, lambda far: shown.at(far.lines, expected, f"following, {far.events:,} events …")
             )
     except RunUnreadable as fault:
         raise WrongUse(str(fault)) from None
@@ -320,6 +321,18 @@ def _validate(chosen: argparse.Namespace, console: Console) -> int:
     if chosen.json:
         _write(chosen.json, json.dumps(result.document(), indent=2, ensure_ascii=False) + "\n")
     return EXIT_STATUS[result.verdict]
+
+
+def _about_how_many_lines(path: str) -> int | None:
+    """The lines of a file, reckoned from the length of the first ones; None where that cannot be said."""
+    try:
+        with open(path, "rb") as file:
+            beginning = file.read(1 << 16)
+            size = file.seek(0, 2)
+    except OSError:
+        return None
+    lines = beginning.count(b"\n")
+    return None if lines == 0 else size * lines // len(beginning)
 
 
 def _write(path: str, text: str) -> None:
