@@ -110,8 +110,8 @@ KILLS = 3
 def test_a_run_killed_anywhere_and_resumed_is_accepted(tmp_path: Path, sampler: str) -> None:
     """SIGKILL at three chosen events, of which some is lost; then to the end. All in one file."""
     for life in range(KILLS + 1):
-        kill = [str(70 + 90 * life)] if life < KILLS else []
-        command = [sys.executable, str(ROOT / "tests/traced_child.py"), str(tmp_path), str(life + 1), sampler, *kill]
+        kill = [str(70 + 91 * life)] if life < KILLS else []
+        command = [sys.executable, str(ROOT / "tests/traced_child.py"), str(tmp_path), "1", sampler, *kill]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         assert ended.returncode == (-9 if kill else 0), ended.stderr
     result = validate([tmp_path / "trace.jsonl"])
