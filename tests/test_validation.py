@@ -14,6 +14,7 @@ from traced_runs import Lines, TracedRun, cut_after, lines_of, nth, random_lives
 
 from impl import CheckpointBarrier, JsonlTracer
 from impl.errors import TraceUnreadable
+from impl.tracing.schema import FIELDS
 from interleavings.command_line import main
 from interleavings.validation import Validation, validate
 
@@ -47,15 +48,15 @@ def test_runs_with_everything_in_them_are_accepted(tmp_path: Path, sampler: str,
     assert result.events == sum(line["record"] == "event" for line in lines_of(path))
 
 
-def test_the_random_runs_take_nearly_every_action_of_the_library(tmp_path: Path) -> None:
-    """What no run takes, nobody has seen being accepted; the two that are given up for their age have a test below."""
+def test_the_random_runs_take_every_action_of_the_library_but_four(tmp_path: Path) -> None:
+    """What no run takes, nobody has seen being accepted; the four have tests of their own."""
     taken = set()
-    for sampler, seeds in (("in_order", (1, 2, 5, 6, 8, 9)), ("weight_fifo", (1, 3))):
+    for sampler, seeds in (("in_order", (0, 1, 3)), ("windowed", (0,))):
         for seed in seeds:
             path = tmp_path / f"{sampler}-{seed}.jsonl"
             random_lives(path, sampler, seed)
             taken |= set(validate([path]).actions)
-    assert {"borrow", "substitute", "shrink", "drain_pool", "divert_batch", "retry", "skip_snapshot"} <= taken
+    assert set(FIELDS) - taken == {"withdraw_slot", "withdraw_cut", "write_back", "fail_save"}
 
 
 @pytest.mark.parametrize("sampler", ["windowed", "weight_fifo"])

@@ -82,6 +82,10 @@ def random_lives(path: Path, sampler: str, seed: int, lives: int = 3) -> None:
         "max_in_flight": chance.choice([1, 2, 8]), "save_period": chance.choice([1, 2]),
     }  # fmt: skip
     reach = chance.choice([1, 2])
+    if sampler == "windowed":
+        # More room than a step needs, so that some grow old in it.
+        settings["capacity"] = settings["batch_size"] * chance.choice([1, 3, 4])
+        reach = chance.choice([0, 1])
     disk = None
     for life in range(lives):
         run = TracedRun(
