@@ -15,5 +15,5 @@ SCENARIO = whole_run(
     "a whole run of 2 batches of 1 prompt on the real controller: admission, commit and claim against a save",
     SCOPE,
     cut_model(SCOPE),
-    Pinned(states=2_792, schedules=9_853_565_711_520),
+    Pinned(states=2_820, schedules=9_853_565_711_520),
 )
