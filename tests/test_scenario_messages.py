@@ -15,6 +15,9 @@ import pytest
 from impl.barrier.admission import AdmissionCore, Ticket
 from impl.ledger import Ledger, LedgerSnapshot
 from interleavings.command_line import FAILS, main
+from interleavings.refinement.words import MachineWords
+from spec.barrier import BarrierScope
+from spec.barrier import barrier as machine
 
 
 def printed(scenario: str, directory: Path, capsys: pytest.CaptureFixture[str]) -> str:
@@ -107,3 +110,16 @@ rollout-pump
       stock asyncio can do this: no
 """
     )
+
+
+def test_the_words_of_a_machine_are_its_own_and_name_what_a_scope_has_not() -> None:
+    """An action that a scope switches off is never enabled; that is another cause than a guard that is false."""
+    model = machine.model(BarrierScope(writers=1, rounds=1, checkpointers=1))
+    words = MachineWords(model)
+    assert words.rule("leave_slot").startswith("leave_slot (writer): Writer `w` gives its slot back. Always possible")
+    assert words.rule("start_child").startswith("start_child is no action in this scope")
+    assert words.rule("sing") == "the machine has no action 'sing'"
+    assert words.state(model.initial) == []
+    asked = model.step_named(model.initial, "request_slot", 0)
+    assert asked is not None
+    assert words.state(asked.state) == ["writer 0 is waiting (at waiting, rounds_left 0)"]
