@@ -123,3 +123,10 @@ def test_the_words_of_a_machine_are_its_own_and_name_what_a_scope_has_not() -> N
     asked = model.step_named(model.initial, "request_slot", 0)
     assert asked is not None
     assert words.state(asked.state) == ["writer 0 is waiting (at waiting, rounds_left 0)"]
+
+
+def test_list_names_the_controls_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    """A scenario that has to fail would alarm whoever runs it unawares."""
+    assert main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines if line.endswith("(a control, which has to fail)")] == ["gate_in_slot"]
