@@ -14,6 +14,7 @@ import pytest
 
 from impl.barrier.admission import AdmissionCore, Ticket
 from impl.ledger import Ledger, LedgerSnapshot
+from interleavings import Trace
 from interleavings.command_line import FAILS, main
 from interleavings.refinement.words import MachineWords
 from spec.barrier import BarrierScope
@@ -62,6 +63,9 @@ guard is the barrier.
       stock asyncio can do this: yes
 """
     )
+    # The file has it too, for whoever replays or explains it later.
+    steps = Trace.load(tmp_path / "interleaving-barrier.json").steps
+    assert steps[2].did == ("request_cut(task=checkpoint-0, kind=checkpoint)",)
 
 
 def test_a_prompt_that_is_lost_on_disk_is_shown_with_what_happened_to_it(
