@@ -328,6 +328,16 @@ async def test_a_host_that_is_gone_for_good_is_said_to_be() -> None:
         await RayBarrier.connect("nowhere")
 
 
+async def test_a_barrier_with_a_name_is_found_from_anywhere() -> None:
+    """By the name it was started with; in one process it is one object, or two sections of it could nest."""
+    started = RayBarrier.start(Counting, name="found", lease=LEASE, lifetime="detached", namespace="tests")
+    found = await RayBarrier.connect("found", "tests")
+    assert found is started
+    assert (found.name, found.lease) == ("found", LEASE)
+    assert await counted(found) == 1
+    ray.kill(started._actor)
+
+
 @pytest.mark.parametrize(
     ("argument", "wrong"), [("lease", 0), ("longest_hold", -1), ("drain_timeout", "1"), ("name", 7)]
 )
