@@ -123,14 +123,20 @@ def buffered_twice(document: dict[str, Any]) -> None:
     document["entries"][0]["index"] = document["entries"][1]["index"]
 
 
+def of_a_prompt_not_drawn(document: dict[str, Any]) -> None:
+    drawn = {entry["index"] for entry in document["entries"]}
+    document["entries"][0]["index"] = next(index for index in range(16) if index not in drawn)
+
+
 @pytest.mark.parametrize(
     ("member", "change", "lost", "doubled", "ahead", "resumes"),
     [
-        ("ledger.json", without_entry, 1, 0, 0, True),
-        ("loader.json", of_another_place, 0, 0, 4, True),
+        ("ledger.json", without_entry, 1, 0, 0, False),
+        ("loader.json", of_another_place, 0, 0, 4, False),
         ("ledger.json", buffered_twice, 1, 1, 0, False),
+        ("ledger.json", of_a_prompt_not_drawn, 1, 0, 1, True),
     ],
-    ids=["forgotten", "cursor behind", "twice"],
+    ids=["forgotten", "cursor behind", "twice", "another one instead"],
 )
 async def test_what_a_faulty_writer_lost_or_doubled_is_counted_and_named(
     tmp_path: Path,
@@ -151,8 +157,10 @@ async def test_what_a_faulty_writer_lost_or_doubled_is_counted_and_named(
         lost, doubled, ahead,
     )  # fmt: skip
     keys = {tuple(entry.key) for entry in run.ledger.entries.values()}
-    for named in ("lost", "doubled", "ahead_of_the_loader"):
+    for named in ("lost", "doubled"):
         assert {tuple(each["key"]) for each in owners[named]["examples"]} <= keys
+    ahead_of_it = {tuple(each["key"]) for each in owners["ahead_of_the_loader"]["examples"]}
+    assert ahead_of_it.isdisjoint(keys) if resumes else ahead_of_it <= keys
     assert (found["resume"]["name"] is not None) == resumes
     resumed = Run(tmp_path / "run")
     if resumes:

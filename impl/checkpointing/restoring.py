@@ -28,6 +28,7 @@ from .validation import (
     as_pending,
     check_cursor,
     check_documents,
+    check_every_owner,
     check_identity,
     check_settled,
     cursor_of,
@@ -272,6 +273,7 @@ def _plan(
     except CheckpointCorrupt as error:
         raise CheckpointCorrupt(f"{reader.name}: {error}") from error
     check_settled(documents, ledger.accounts)
+    check_every_owner(documents, without_buffered(documents)[0], ledger.accounts)
     rows = expected.plane.read(reader.reader(), tuple(slot.group for slot in slots))
     reader.verify()
     trainer = trainer_files(store, reader, with_trainer)

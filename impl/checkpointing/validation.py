@@ -8,7 +8,7 @@ is wrong is not the disk, and somebody has to look.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import msgspec
@@ -233,6 +233,33 @@ def check_settled(documents: Documents, accounts: AccountsSnapshot) -> None:
         if accounts.is_trained(key) or key in accounts.dropped:
             fate = "trained" if accounts.is_trained(key) else f"dropped ({accounts.dropped[key]!r})"
             raise _corrupt(documents, f"{owner}, and its prompt {tuple(key)} was {fate}")
+
+
+def check_every_owner(documents: Documents, entries: Collection[doc.EntryDocument], accounts: AccountsSnapshot) -> None:
+    """Refuse a checkpoint in which fewer or more prompts have an owner than were handed out.
+
+    `entries` are the pending ones that no buffered group has. A loader whose state is no `PromptLoader`'s counts in its
+    own way, and is not checked.
+    """
+    handed_out = handed_out_by(documents.loader.state)
+    groups = len(entries) + len(documents.buffer.slots)
+    owned = groups + len(documents.spares.spares) + accounts.trained_count + len(accounts.dropped)
+    if handed_out in (None, owned):
+        return
+    raise CheckpointCorrupt(
+        f"{documents.name}: the loader has handed out {handed_out} prompts, and {owned} have an owner. A resume would "
+        f"{'never draw the others again' if owned < handed_out else 'train some twice'}. The parts were read at "
+        "different instants, or one was edited; `python -m impl fsck` names the prompts. Restore an earlier checkpoint."
+    )
+
+
+def handed_out_by(loader_state: object) -> int | None:
+    """How many prompts a `PromptLoader` has handed out; None for the state of another loader."""
+    values = [_part(loader_state, name) for name in ("dataset_length", "seed", "epoch", "position")]
+    if not all(type(value) is int for value in values):
+        return None
+    length, _, epoch, position = values
+    return int(epoch * length + position)
 
 
 def _require_distinct(

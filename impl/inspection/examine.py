@@ -13,7 +13,14 @@ from typing import Any, Literal
 from ..checkpointing import documents as doc
 from ..checkpointing.ledger_documents import ledger_snapshot
 from ..checkpointing.restoring import read_documents
-from ..checkpointing.validation import Documents, check_cursor, check_documents, check_settled, without_buffered
+from ..checkpointing.validation import (
+    Documents,
+    check_cursor,
+    check_documents,
+    check_every_owner,
+    check_settled,
+    without_buffered,
+)
 from ..errors import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatible, CleancutError
 from ..store import names
 from ..store.catalogue import Candidate
@@ -23,9 +30,9 @@ from ..store.reader import CheckpointReader
 from ..store.tensor_header import HeaderCollector, observed
 from .ownership import HandedOut, Ownership, Span, balance
 
-#: whole: a resume may take it. unbalanced: a resume takes it, and loses or doubles prompts. damaged: a resume passes
-#: over it. contradictory, incompatible: a resume stops at it. unreadable: this process could not find out. removed:
-#: retention took it while it was being read.
+#: whole: a resume may take it. unbalanced: a resume takes it, since as many prompts have an owner as were handed out,
+#: and still loses or doubles some. damaged: a resume passes over it. contradictory, incompatible: a resume stops at it.
+#: unreadable: this process could not find out. removed: retention took it while it was being read.
 State = Literal["whole", "unbalanced", "damaged", "contradictory", "incompatible", "unreadable", "removed"]
 
 #: Where `TensorPlane` says which fields each group has.
@@ -140,6 +147,7 @@ def _check_meaning(reader: CheckpointReader, found: Examined) -> None:
         )
     snapshot = ledger_snapshot(entries, documents.trainer, documents.trainer.next_admission)
     check_settled(documents, snapshot.accounts)
+    check_every_owner(documents, entries, snapshot.accounts)
     _check_rows(reader, documents)
 
 
