@@ -155,6 +155,8 @@ def check(scope: str) -> int:
     REPORT.mkdir(parents=True, exist_ok=True)
     raw = REPORT / "parts"
     raw.mkdir(exist_ok=True)
+    for old in (REPORT / PAGES).glob("*.html"):
+        old.unlink()
     started = time.perf_counter()
     parts = parts_for(scope, raw)
     processes = min(2, os.cpu_count() or 1)
@@ -187,7 +189,8 @@ def show(part: Part) -> None:
     print(part.output.rstrip())
     if part.result is None:
         print(f"{part.name}: ended with status {part.status} and without a readable result")
-    for written in part.pages.values() if part.verdict == "fails" else ():
+    # A variant's trace is how it was caught, and no news.
+    for written in part.pages.values() if part.name != "variants" else ():
         print(f"  page:   {REPORT / written}")
     for test in part.pytests:
         print(f"  pytest: {test}")

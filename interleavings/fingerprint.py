@@ -116,7 +116,9 @@ def waiting_roots(run: Run, handle_name: Callable[[ExplorerHandle], str], name: 
         if not isinstance(task, ExplorerTask) or handle._context is not task.context:
             roots.append(handle._context)
         if type(callback) is STEP_WRAPPER:  # the key says whose step it is
-            roots.append(gc.get_referents(callback)[1:])
+            held = gc.get_referents(callback)
+            roots.append(len(held))
+            roots.extend(held[1:])
         elif isinstance(task, ExplorerTask):
             roots.append(handle._args)
         else:

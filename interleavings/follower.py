@@ -137,8 +137,7 @@ class Follower:
         self._pending: list[Event] = []
         self.history: list[Event] = []
         """What was followed so far, for the report of a failure."""
-        self.did: list[str] = []
-        """The events of the last step, in words."""
+        self._last: list[Event] = []
 
     def with_rules(self, rules: Mapping[str, Rule]) -> Follower:
         """The same follower, where these events mean something else."""
@@ -149,13 +148,17 @@ class Follower:
         """Take an event down; it is followed at the end of the step. Never raises into the implementation."""
         self._pending.append(Event(action, fields))
 
+    def did(self) -> list[str]:
+        """The events of the last step, in words. Put into words here, since a search asks for few of its steps."""
+        return [str(event) for event in self._last if event.action in self._rules]
+
     def observe(self, on_action: Callable[[str, Any], None] | None = None) -> Hashable:
         """Follow the events of the step that just ended and compare; return the machine's state.
 
         `on_action(action, state)` is called before each action of the machine, with the state it is taken in.
         """
         events, self._pending = self._pending, []
-        self.did = [str(event) for event in events if event.action in self._rules]
+        self._last = events
         taken: list[str] = []
         for event in events:
             taken += self._follow(event, on_action)

@@ -54,31 +54,32 @@ def frame_of(awaitable: Any) -> tuple[types.CodeType, Any]:
     return awaitable.gi_code, awaitable.gi_frame
 
 
-def read_frame(awaitable: Any, out: list[Any]) -> list[Any]:
-    """Append position and unset locals of a frame to `out`; return all it refers to, values on the stack included."""
+def read_frame(kind: str, awaitable: Any, out: list[Any]) -> list[Any]:
+    """Append kind, position and unset locals to `out`; return all a frame refers to, values on the stack included.
+
+    It is the hottest function of a search, which is why what it writes is one atom.
+    """
     code, frame = frame_of(awaitable)
-    _, tag, names = code_record(code)
-    out.append(tag)
+    record = _records.get(id(code)) or code_record(code)
     if frame is None:
-        out.append(None)
+        out.append((kind, record[1]))
         return []
-    out.append(frame.f_lasti)
+    names = record[2]
     held = frame.f_locals
-    if len(held) == len(names):
-        out.append(None)
-    else:
-        out.append(tuple([name for name in names if name not in held]))
+    unset = None if len(held) == len(names) else tuple([name for name in names if name not in held])
     referents = gc.get_referents(awaitable)
     # The frame object exists, f_locals made it. Before it come the coroutine's name and code; after it the dictionary
     # f_locals has filled (until 3.12), the frame's own function and its code; then locals, cells and the stack.
-    start = next(index for index, value in enumerate(referents) if value is frame) + 1
-    end = len(referents)
+    start, end = 1, len(referents)
+    while referents[start - 1] is not frame:
+        start += 1
     if start < end and referents[start] is held:
         start += 1
     if start < end and type(referents[start]) is types.FunctionType and referents[start].__code__ is code:
         start += 1
     if start < end and referents[start] is code:
         start += 1
+    out.append((kind, record[1], frame.f_lasti, unset, end - start))
     return referents[start:]
 
 

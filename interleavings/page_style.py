@@ -25,7 +25,8 @@ h2 { font-size: 1.05rem; margin: 0 0 .35rem; } h3 { font-size: 1rem; margin: 0; 
 .verdict h2 { color: var(--bad); } .verdict ul { margin: .4rem 0 0; padding-left: 1.2rem; } .sentence { margin: 0; }
 .note { border-left: 4px solid var(--wait); background: var(--wait-paper); padding: .6rem 1rem; }
 .facts { display: flex; flex-wrap: wrap; gap: .3rem 1.6rem; margin: 1rem 0; }
-.facts div { display: flex; gap: .45rem; min-width: 0; } dt { color: var(--soft); } dd { margin: 0; min-width: 0;
+.facts div { display: flex; gap: .45rem; min-width: 0; } dt { color: var(--soft); flex: none; max-width: 100%; } dd {
+  margin: 0; min-width: 0;
   overflow-wrap: anywhere; }
 ol { list-style: none; margin: 0; padding: 0; }
 .heads, .step { display: grid; grid-template-columns: 2.2rem calc(var(--lanes) * var(--lane)) minmax(0, 1fr);
@@ -100,7 +101,8 @@ footer section { margin-top: 1.5rem; } footer ul { padding-left: 1.2rem; } foote
   #fff; --cut: #004; --cut-paper: #eef; --asked-paper: #f6f6ff; --ready: #060; --ready-paper: #fff; --wait: #640;
   --wait-paper: #fff; --work: #004; --work-paper: #fff; --done: #444; --done-paper: #fff; --spare: #406;
   --spare-paper:
-  #fff; } body { max-width: none; font-size: 10pt; } .heads { position: static; } .step { break-inside: avoid; }
+  #fff; } body { max-width: none; font-size: 10pt; } .heads { position: static; } .head { font-size: 6.5pt; } .step {
+  break-inside: avoid; }
   .keys, .skip, details { display: none; } .standing li { border-color: currentColor !important; } * {
   print-color-adjust:
   exact; } }

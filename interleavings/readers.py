@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .errors import Unwalkable
-from .frames import read_frame
+from .frames import code_record, read_frame
 from .loop import ExplorerHandle, ExplorerLoop, ExplorerTimer, Job
 from .moments import Moment, plain
 from .tasks import STEP_WRAPPER, ExplorerFuture, ExplorerTask, attributes_of
@@ -54,14 +54,12 @@ def read_text(walk: Walk, value: Any) -> None:
 
 
 def _list(walk: Walk, value: Any) -> None:
-    walk.out.append((type(value).__qualname__,))
-    walk.out.append(len(value))
+    walk.out.append((type(value).__qualname__, len(value)))
     walk.stack.extend(list(value)[::-1])
 
 
 def _dict(walk: Walk, value: Any) -> None:
-    walk.out.append((type(value).__qualname__,))
-    walk.out.append(len(value))
+    walk.out.append((type(value).__qualname__, len(value)))
     stack = walk.stack
     items = list(value.items())
     items.reverse()
@@ -127,7 +125,7 @@ def _order(walk: Walk, member: Any) -> tuple[str, str]:
 
 def _function(walk: Walk, value: types.FunctionType) -> None:
     """A function is its code, which is constant, and what it holds: cells and default values."""
-    walk.out.append(("function", str(value.__module__), value.__qualname__))
+    walk.out.append(("function", str(value.__module__), code_record(value.__code__)[1]))
     if value.__closure__ is not None or value.__defaults__ is not None or value.__kwdefaults__ is not None:
         walk.stack.append(value.__kwdefaults__)
         walk.stack.append(value.__defaults__)
@@ -145,9 +143,15 @@ def _cell(walk: Walk, value: types.CellType) -> None:
 
 
 def _method(walk: Walk, value: types.MethodType) -> None:
-    walk.out.append(("method",))
+    function: Any = value.__func__
     walk.stack.append(value.__self__)
-    walk.stack.append(value.__func__)
+    if type(function) is types.FunctionType and not (
+        function.__closure__ or function.__defaults__ or function.__kwdefaults__
+    ):
+        walk.out.append(("method", code_record(function.__code__)[1]))
+    else:
+        walk.out.append(("method",))
+        walk.stack.append(function)
 
 
 def _builtin(walk: Walk, value: Any) -> None:
@@ -159,17 +163,15 @@ def _builtin(walk: Walk, value: Any) -> None:
 def read_referents(walk: Walk, value: Any) -> None:
     """Small C objects whose whole content is what they refer to."""
     held = gc.get_referents(value)
-    walk.out.append((type(value).__qualname__,))
-    walk.out.append(len(held))
+    walk.out.append((type(value).__qualname__, len(held)))
     walk.stack.extend(held[::-1])
 
 
 def _frame(walk: Walk, value: Any) -> None:
-    walk.out.append((type(value).__qualname__,))
-    if type(value) is types.AsyncGeneratorType:
-        walk.out.append(value.ag_running)
-    held = read_frame(value, walk.out)
-    walk.out.append(len(held))
+    kind = type(value).__qualname__
+    if type(value) is types.AsyncGeneratorType and value.ag_running:
+        kind = "running async_generator"
+    held = read_frame(kind, value, walk.out)
     held.reverse()
     walk.stack.extend(held)
 
@@ -181,14 +183,18 @@ def _number_of(future: ExplorerFuture) -> int | None:
 
 def read_future(walk: Walk, value: Any) -> None:
     state = value._state
-    walk.out.append(("future", state))
+    attributes = attributes_of(value)
+    walk.out.append(("future", state, bool(attributes)))
     if walk.hashed and isinstance(value, ExplorerFuture):
         walk.out.append(_number_of(value))
-    attributes = attributes_of(value)
     if attributes:
         walk.stack.append(attributes)
     if state == "PENDING":
-        walk.stack.append(walk.made(value._callbacks))
+        callbacks = value._callbacks or ()
+        walk.out.append(len(callbacks))
+        for callback, context in reversed(callbacks):
+            walk.stack.append(walk.made(context))
+            walk.stack.append(walk.made(callback))
     elif state == "FINISHED":
         walk.out.append(value._log_traceback)
         exception = value._exception
@@ -206,12 +212,10 @@ def read_task(walk: Walk, value: Any) -> None:
         name = asyncio.Task.get_name(value)
         naming = None
     if state == "PENDING":
-        walk.out.append(("task", name))
+        tag: tuple[Any, ...] = ("task", name, value._must_cancel, value.cancelling())
         if naming is None and isinstance(value, ExplorerTask):
-            walk.out.append(value.label)  # names the choices
-            walk.out.append(value.number)  # orders sets
-        walk.out.append(value._must_cancel)
-        walk.out.append(value.cancelling())
+            tag = (*tag, value.label, value.number)  # they name the choices and order sets
+        walk.out.append(tag)
         if isinstance(value, ExplorerTask):
             walk.stack.append(value.context)
         walk.stack.append(value._fut_waiter)

@@ -306,10 +306,9 @@ def _close_inside_out(coroutine: Any) -> None:
         chain = [inner for _, _, inner in frames_inwards(coroutine) if not isinstance(inner, types.AsyncGeneratorType)]
         if not chain:
             return
-        try:
-            chain[-1].close()
-        except BaseException:
-            continue  # what cleanup raises while a run is thrown away says nothing about the program
+        with contextlib.suppress(BaseException):  # what cleanup raises now says nothing about the program
+            for inner in reversed(chain):
+                inner.close()
 
 
 def _put(found: dict[str, Target], key: str, target: Target) -> None:

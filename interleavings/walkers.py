@@ -17,8 +17,6 @@ from .identical import Naming
 from .instances import handler_for
 from .readers import ATOMS, BUILT_IN, Handler
 
-_TUPLE = ("tuple",)
-
 
 class Walk:
     """One reading. `out` is the list of atoms, `stack` what is still to be read, last first."""
@@ -48,15 +46,14 @@ class Walk:
             if kind in ATOMS:
                 append(value)
             elif kind is tuple:
-                append(_TUPLE)
-                append(len(value))
+                append(("tuple", len(value)))
                 stack.extend(value[::-1])
             else:
-                number = memo.get(id(value))
-                if number is not None:
+                fresh = len(memo)
+                number = memo.setdefault(id(value), fresh)
+                if number != fresh:
                     append((number,))
                     continue
-                memo[id(value)] = len(memo)
                 handler = handlers.get(kind)
                 if handler is None:
                     handler = handlers[kind] = choose_handler(kind, self.declared)

@@ -32,6 +32,7 @@ EXAMPLES = """examples:
   python -m spec variants --json variants.json              every variant must be caught
   python -m spec check --scope large --workers 2            tens of millions of states
   python -m spec export promela --machine cut -o cut.pml    the text of one scope, for Spin
+  python -m spec export tla --machine cut -o cut.tla        the same for TLC, with cut.cfg beside it
 """
 
 

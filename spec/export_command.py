@@ -10,11 +10,12 @@ from .catalogue import MACHINES, UnknownName, machine_named, scopes_named, varia
 from .machine import Machine, ModelFault
 from .promela import export_promela
 from .scopes import Scope
+from .tla import export_tla
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments of `export`."""
-    command.add_argument("format", choices=("promela", "tla"), help="promela, for Spin (tla is not built yet)")
+    command.add_argument("format", choices=("promela", "tla"), help="promela, for Spin; tla, for TLC")
     command.add_argument("--machine", help="the machine; left out when --variant names one")
     command.add_argument(
         "--scope",
@@ -22,27 +23,40 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--variant", help="a named variant, or several joined by +")
     command.add_argument("--property", help="check this property alone; left out: all of them")
-    command.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead of standard output")
+    command.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="write to FILE instead of standard output; of tla the configuration goes beside it, as FILE with .cfg",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the text; return the exit status. `UnknownName` says what was named wrongly."""
-    if arguments.format == "tla":
-        raise UnknownName("export tla is not built yet; there is: promela")
     machine, variants = _machine_of(arguments)
     scope_name, scope = _scope_of(arguments.scope, machine, variants)
     properties = None if arguments.property is None else [arguments.property]
+    output = None if arguments.output is None else Path(arguments.output)
+    beside: dict[Path, str] = {}
     try:
-        text = export_promela(machine, scope, variants, properties=properties, scope_name=scope_name)
+        if arguments.format == "promela":
+            text = export_promela(machine, scope, variants, properties=properties, scope_name=scope_name)
+        else:
+            name = None if output is None else output.stem
+            export = export_tla(machine, scope, variants, properties=properties, scope_name=scope_name, name=name)
+            text = export.module
+            if output is not None:
+                beside[output.with_suffix(".cfg")] = export.configuration
     except ModelFault as fault:
         raise UnknownName(str(fault)) from None
-    if arguments.output is None:
+    if output is None:
         sys.stdout.write(text)
         return 0
-    try:
-        Path(arguments.output).write_text(text, encoding="utf-8")
-    except OSError as fault:
-        raise UnknownName(f"cannot write {arguments.output}: {fault.strerror}") from None
+    for path, content in {output: text, **beside}.items():
+        try:
+            path.write_text(content, encoding="utf-8")
+        except OSError as fault:
+            raise UnknownName(f"cannot write {path}: {fault.strerror}") from None
     return 0
 
 

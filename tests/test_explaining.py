@@ -106,6 +106,25 @@ def test_an_actor_has_one_lane_whatever_it_acts_for(tmp_path: Path) -> None:
     assert not any(re.match(r"rollout pump \d", lane) for lane in lanes)
 
 
+def test_prompts_of_which_nothing_is_to_be_told_are_told_in_one(tmp_path: Path) -> None:
+    """Eight prompts would bury the one that moves; those at which the property fails are never among them."""
+    text = explain(document_of("fifo_bare_minimum", tmp_path), "trace")
+    assert "<b>prompts 2 to 7</b> unread" in text
+    assert "<b>prompt 0</b> ledger, RESERVED" in text
+
+
+@pytest.mark.parametrize(
+    ("variant", "said"),
+    [
+        ("fifo_bare_minimum", "at the end nothing is possible any more"),
+        ("gate_ignores_drops", "possible at the end: request_cut, and none of it brings the run nearer to its end"),
+    ],
+)
+def test_a_run_that_is_stuck_says_what_is_left(tmp_path: Path, variant: str, said: str) -> None:
+    """The sentence alone would leave a reader to look for what is missing."""
+    assert said in explain(document_of(variant, tmp_path), "trace")
+
+
 @pytest.mark.slow
 def test_the_counterexample_of_every_variant_has_a_whole_page(tmp_path: Path) -> None:
     """Four machines, well-formed each, with owners, and no note that something does not fit."""

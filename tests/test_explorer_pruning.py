@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
-from typing import Any
+from collections.abc import Callable
 
 import pytest
-from explorer_programs import PROGRAMS, Factory
+from explorer_programs import PROGRAMS
+from explorer_scripts import INSTRUCTIONS, gathered
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -53,108 +52,12 @@ def test_outcome_of_real_threads_is_among_the_explored_ones() -> None:
 
 # -- generated programs ----------------------------------------------------------------------------------------------
 
-_INSTRUCTIONS = st.sampled_from(
-    [
-        "pass",
-        "add",
-        "double",
-        "copy",
-        "set",
-        "wait",
-        "lock",
-        "unlock",
-        "put",
-        "get",
-        "signal",
-        "await signal",
-        "sleep",
-        "limited",
-        "thread",
-        "child",
-        "walk",
-    ]
-)
-
-
-def interpret(scripts: list[list[str]], catching: bool) -> Callable[[], Factory]:
-    """Return a program of tasks that each run a script over shared cells, primitives, timers and threads."""
-
-    def make() -> Factory:
-        async def main() -> tuple[Any, ...]:
-            cells = {"x": 1, "y": 0}
-            lock, event, condition = asyncio.Lock(), asyncio.Event(), asyncio.Condition()
-            queue: asyncio.Queue[int] = asyncio.Queue()
-            log: list[int] = []
-
-            async def run(script: list[str]) -> None:
-                held = False
-                for instruction in script:
-                    if instruction == "pass":
-                        await asyncio.sleep(0)
-                    elif instruction == "add":
-                        cells["x"] = cells["x"] + await plus_one()
-                    elif instruction == "double":
-                        cells["x"] *= 2
-                    elif instruction == "copy":
-                        cells["y"] = cells["x"]
-                    elif instruction == "set":
-                        event.set()
-                    elif instruction == "wait":
-                        await event.wait()
-                    elif instruction == "lock" and not held:
-                        await lock.acquire()
-                        held = True
-                    elif instruction == "unlock" and held:
-                        lock.release()
-                        held = False
-                    elif instruction == "put":
-                        queue.put_nowait(cells["x"])
-                    elif instruction == "get":
-                        log.append(await queue.get())
-                    elif instruction == "signal":
-                        async with condition:
-                            condition.notify()
-                    elif instruction == "await signal":
-                        async with condition:
-                            await condition.wait()
-                    elif instruction == "sleep":
-                        await asyncio.sleep(1)
-                    elif instruction == "limited":
-                        with suppress(TimeoutError):
-                            async with asyncio.timeout(1):
-                                log.append(await queue.get())
-                    elif instruction == "thread":
-                        await asyncio.to_thread(log.append, cells["x"])
-                    elif instruction == "child":
-                        log.append(await asyncio.create_task(plus_one()))
-                    elif instruction == "walk":
-                        async for number in two():
-                            cells["x"] += number
-                if held:
-                    lock.release()
-
-            async def plus_one() -> int:
-                await asyncio.sleep(0)
-                return 1
-
-            async def two() -> AsyncIterator[int]:
-                yield cells["y"]
-                await asyncio.sleep(0)
-                yield 1
-
-            await asyncio.gather(*(run(script) for script in scripts), return_exceptions=catching)
-            return cells["x"], cells["y"], tuple(log)
-
-        return main
-
-    return make
-
 
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(scripts=st.lists(st.lists(_INSTRUCTIONS, min_size=1, max_size=3), min_size=2, max_size=2))
+@given(scripts=st.lists(st.lists(INSTRUCTIONS, min_size=1, max_size=3), min_size=2, max_size=2))
 def test_case_F08_generated_programs_have_the_same_outcomes_pruned_and_unpruned(scripts: list[list[str]]) -> None:
     """Sixty small programs over every primitive, deadlocks included."""
-    program = interpret(scripts, catching=False)()
+    program = gathered(scripts)
     pruned = explore(program, keep_going=True)
     enumerated = explore(program, keep_going=True, prune=False, max_states=4_000)
     if enumerated.complete:
@@ -164,33 +67,15 @@ def test_case_F08_generated_programs_have_the_same_outcomes_pruned_and_unpruned(
 
 
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(scripts=st.lists(st.lists(_INSTRUCTIONS, min_size=1, max_size=2), min_size=2, max_size=2))
+@given(scripts=st.lists(st.lists(INSTRUCTIONS, min_size=1, max_size=2), min_size=2, max_size=2))
 def test_case_F08_generated_programs_with_a_cancellation(scripts: list[list[str]]) -> None:
     """The same with one cancellation at any point."""
-    program = interpret(scripts, catching=True)()
+    program = gathered(scripts, catching=True)
     pruned = explore(program, keep_going=True, cancels=1)
     enumerated = explore(program, keep_going=True, prune=False, cancels=1, max_states=3_000)
     if enumerated.complete:
         assert pruned.outcomes == enumerated.outcomes, scripts
     assert enumerated.outcomes <= pruned.outcomes
-
-
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(scripts=st.lists(st.lists(_INSTRUCTIONS, min_size=1, max_size=4), min_size=2, max_size=3))
-def test_generated_programs_in_stock_order_are_explored(scripts: list[list[str]]) -> None:
-    """asyncio's own outcome is among the explored ones, and a deadlock of its own is found as one."""
-    program = interpret(scripts, catching=False)()
-    explored = explore(program, keep_going=True, max_states=6_000)
-
-    async def limited() -> Any:
-        return await asyncio.wait_for(program(), 0.05)
-
-    try:
-        stock = f"returned {asyncio.run(limited())!r}"
-    except TimeoutError:
-        stock = "deadlock: deadlock"
-    if explored.verdict != "bounded":
-        assert stock in explored.outcomes, scripts
 
 
 def test_declared_state_has_the_outcomes_of_the_generic_one() -> None:

@@ -255,3 +255,21 @@ def test_handled_exception_of_a_suspended_frame_is_state() -> None:
         return str(result)
 
     assert outcomes(main) == {"returned '0'", "returned '1'"}
+
+
+def test_code_of_a_function_is_state() -> None:
+    """Two functions without closures that have the same name: what they do tells them apart."""
+
+    async def main() -> int:
+        taken: list[int] = []
+
+        async def work() -> int:
+            number: Callable[[], int] = (lambda: 1) if not taken else (lambda: 2)
+            taken.append(0)
+            await asyncio.sleep(0)
+            return number()
+
+        first, _ = await asyncio.gather(work(), work())
+        return first
+
+    assert outcomes(main) == {"returned 1", "returned 2"}

@@ -137,12 +137,14 @@ def rise(setting: Setting, advantages: Callable[[torch.Tensor], torch.Tensor], s
     return sum(rewards[-10:]) / 10 - sum(rewards[:5]) / 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_policy_learns_to_add(seed: int) -> None:
     """From a fifth of the digits to most of them in 120 steps; guessing small numbers alone would be 0.56."""
     assert rise(replace(SMALL, seed=seed), group_advantages) > 0.4
 
 
+@pytest.mark.slow
 def test_without_a_right_advantage_it_does_not_learn() -> None:
     """The control: the same steps with advantages of no meaning, and with none, stay where they were."""
     chance = torch.Generator().manual_seed(0)
@@ -154,6 +156,7 @@ def test_without_a_right_advantage_it_does_not_learn() -> None:
     assert abs(rise(SMALL, torch.zeros_like, 60)) < 0.1
 
 
+@pytest.mark.slow
 def test_a_reference_holds_the_policy_back() -> None:
     """With a heavy weight on the divergence the policy stays near where it began."""
     assert rise(replace(SMALL, kl_weight=50.0), group_advantages, 40) < rise(SMALL, group_advantages, 40) - 0.1

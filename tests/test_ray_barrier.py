@@ -6,8 +6,10 @@ A lease here is short, and what is waited for is real time: nothing else shows w
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import pickle
+import re
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -45,7 +47,7 @@ def cluster() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests")]))
         patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         yield
         ray.shutdown()
 
@@ -292,6 +294,25 @@ async def test_a_blocked_event_loop_is_a_stalled_holder(counting: RayBarrier) ->
     assert await counted(barrier) == 1
 
 
+async def test_the_page_about_leases_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its blocks, in order; its guard is one, too."""
+    page = (ROOT / "docs" / "leases.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for block in re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+        exec(compile(block, "docs/leases.md", "exec"), names)
+    await names["main"]()
+    assert capsys.readouterr().out.splitlines()[-1] == "2 handed out, 2 owned"
+    assert "`2 handed out, 2 owned`" in page
+    plane = ray.remote(names["Plane"]).options(num_cpus=0).remote()
+    barrier = RayBarrier.start(names["Operations"], guards=[plane])
+    async with barrier.mutation() as cut:
+        await plane.write.remote(cut.token, 0, "rows")
+    assert await names["look"](barrier) == (0, 0)
+    with pytest.raises(LeaseExpired):
+        await plane.write.remote(cut.token, 0, "rows")
+    ray.kill(barrier._actor)
+
+
 async def test_a_host_that_is_gone_for_good_is_said_to_be() -> None:
     """Nobody waits for ever for what does not come back."""
     barrier = RayBarrier.start(Counting, lease=LEASE, patience=0.5)
@@ -305,6 +326,16 @@ async def test_a_host_that_is_gone_for_good_is_said_to_be() -> None:
         await barrier.statistics()
     with pytest.raises(HostUnreachable, match="no barrier 'nowhere'"):
         await RayBarrier.connect("nowhere")
+
+
+async def test_a_barrier_with_a_name_is_found_from_anywhere() -> None:
+    """By the name it was started with; in one process it is one object, or two sections of it could nest."""
+    started = RayBarrier.start(Counting, name="found", lease=LEASE, lifetime="detached", namespace="tests")
+    found = await RayBarrier.connect("found", "tests")
+    assert found is started
+    assert (found.name, found.lease) == ("found", LEASE)
+    assert await counted(found) == 1
+    ray.kill(started._actor)
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,7 @@ def test_case_B19_a_sampler_that_waits_in_its_slot_is_found_and_the_message_says
     assert "shut by the checkpoint of train-pump" in blocked["generate-1"]["waits for"]
 
 
+@pytest.mark.slow
 def test_a_drain_limit_that_names_nobody_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error would say that a drain took too long, and not whose slot it waited for."""
     monkeypatch.setattr(BarrierFrontEnd, "_holders", lambda barrier: ())
@@ -194,6 +195,7 @@ def test_a_cancelled_generation_that_nobody_takes_off_the_list_is_found(monkeypa
 # ------------------------------------------------------------------------------------------------------- stalls
 
 
+@pytest.mark.slow
 def test_a_long_save_that_is_taken_for_a_stall_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """While the writer's job runs nothing else moves, for as long as the disk takes."""
     monkeypatch.setattr(SaveSchedule, "in_progress", property(lambda saves: False))

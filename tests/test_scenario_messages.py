@@ -14,7 +14,11 @@ import pytest
 
 from impl.barrier.admission import AdmissionCore, Ticket
 from impl.ledger import Ledger, LedgerSnapshot
+from interleavings import Trace
 from interleavings.command_line import FAILS, main
+from interleavings.refinement.words import MachineWords
+from spec.barrier import BarrierScope
+from spec.barrier import barrier as machine
 
 
 def printed(scenario: str, directory: Path, capsys: pytest.CaptureFixture[str]) -> str:
@@ -59,6 +63,9 @@ guard is the barrier.
       stock asyncio can do this: yes
 """
     )
+    # The file has it too, for whoever replays or explains it later.
+    steps = Trace.load(tmp_path / "interleaving-barrier.json").steps
+    assert steps[2].did == ("request_cut(task=checkpoint-0, kind=checkpoint)",)
 
 
 def test_a_prompt_that_is_lost_on_disk_is_shown_with_what_happened_to_it(
@@ -107,3 +114,23 @@ rollout-pump
       stock asyncio can do this: no
 """
     )
+
+
+def test_the_words_of_a_machine_are_its_own_and_name_what_a_scope_has_not() -> None:
+    """An action that a scope switches off is never enabled; that is another cause than a guard that is false."""
+    model = machine.model(BarrierScope(writers=1, rounds=1, checkpointers=1))
+    words = MachineWords(model)
+    assert words.rule("leave_slot").startswith("leave_slot (writer): Writer `w` gives its slot back. Always possible")
+    assert words.rule("start_child").startswith("start_child is no action in this scope")
+    assert words.rule("sing") == "the machine has no action 'sing'"
+    assert words.state(model.initial) == []
+    asked = model.step_named(model.initial, "request_slot", 0)
+    assert asked is not None
+    assert words.state(asked.state) == ["writer 0 is waiting (at waiting, rounds_left 0)"]
+
+
+def test_list_names_the_controls_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    """A scenario that has to fail would alarm whoever runs it unawares."""
+    assert main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines if line.endswith("(a control, which has to fail)")] == ["gate_in_slot"]

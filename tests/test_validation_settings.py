@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import logging
@@ -13,7 +14,15 @@ from controller_runs import GENERATIONS, Record
 from torchdata_loaders import QUIET, loader
 from traced_runs import TracedRun, cut_after
 
-from impl import CheckpointBarrier, Checkpointer, Controller, ControllerConfig, InOrderSampler, JsonlTracer
+from impl import (
+    CheckpointBarrier,
+    Checkpointer,
+    Controller,
+    ControllerConfig,
+    DrainTimeout,
+    InOrderSampler,
+    JsonlTracer,
+)
 from impl.controller import TrainBatch
 from impl.store.files import Handle
 from interleavings.scenarios.fake_disk import FakeDisk
@@ -113,3 +122,34 @@ async def test_a_loader_that_tells_no_place_is_followed_from_what_it_hands_out(t
     alone = accepted(traces[1])
     assert (alone.restores, alone.restores_compared) == (1, 0)
     assert alone.actions["end_epoch"] == 2
+
+
+async def test_requests_that_are_given_up_are_followed(tmp_path: Path) -> None:
+    """A writer cancelled while it waits, a checkpoint cancelled while it drains, and one whose drain expires."""
+    path = tmp_path / "trace.jsonl"
+    tracer = JsonlTracer(path)
+    barrier = CheckpointBarrier(trace=tracer)
+
+    async def write() -> None:
+        async with barrier.mutation("writes"):
+            pass
+
+    async def save(limit: float | None) -> None:
+        async with barrier.checkpoint(timeout=limit):
+            pass
+
+    async with barrier.mutation("holds"):
+        with barrier.detached():
+            saves = [asyncio.create_task(save(limit)) for limit in (None, 0.0)]
+            await asyncio.sleep(0)
+            writer = asyncio.create_task(write())
+            await asyncio.sleep(0)
+        for task in (writer, saves[0]):
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        with pytest.raises(DrainTimeout):
+            await saves[1]
+    tracer.close()
+    result = accepted(path)
+    assert (result.actions["withdraw_slot"], result.actions["withdraw_cut"]) == (1, 2)

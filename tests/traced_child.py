@@ -36,7 +36,7 @@ async def live(directory: Path, seed: int, sampler: str, kill_after: int | None 
         events += 1
         if events == kill_after:
             # As a power cut would: what was traced may be on its way to the disk or not.
-            if seed % 2:
+            if kill_after % 2:
                 tracer.flush()
             os.kill(os.getpid(), 9)
 

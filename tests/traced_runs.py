@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +15,8 @@ from impl import JsonlTracer
 from impl.checkpointing.pending import SnapshotSkipped
 from impl.controller import GenerationRequest
 from interleavings.scenarios.fake_disk import FakeDisk
+
+Lines = list[dict[str, Any]]
 
 
 class _Both:
@@ -42,7 +45,7 @@ class TracedRun(MemoryRun):
     async def generates(self, request: GenerationRequest) -> Mapping[str, torch.Tensor]:
         if self._chance is not None:
             chance = random.Random(f"{self._chance}/{request.key}/{request.attempt}")
-            self._delays = {request.key.index: chance.randrange(12)}
+            self._delays = {request.key.index: chance.choice([1, 4, 12, 50])}
             if chance.random() < 0.4:
                 raise ConnectionError if chance.random() < 0.3 else ValueError
             if chance.random() < 0.3:
@@ -79,6 +82,10 @@ def random_lives(path: Path, sampler: str, seed: int, lives: int = 3) -> None:
         "max_in_flight": chance.choice([1, 2, 8]), "save_period": chance.choice([1, 2]),
     }  # fmt: skip
     reach = chance.choice([1, 2])
+    if sampler == "windowed":
+        # More room than a step needs, so that some grow old in it.
+        settings["capacity"] = settings["batch_size"] * chance.choice([1, 3, 4])
+        reach = chance.choice([0, 1])
     disk = None
     for life in range(lives):
         run = TracedRun(
@@ -90,3 +97,38 @@ def random_lives(path: Path, sampler: str, seed: int, lives: int = 3) -> None:
             image = chance.randrange(len(run.images))
             disk = run.images[image].disk
             cut_after(path, image)
+
+
+def two_lives(path: Path) -> Lines:
+    """The trace of a run of two processes, in order, with two steps ahead."""
+    settings: dict[str, Any] = {"prompts": 12, "batch_size": 2}
+    run = TracedRun(path, sampler=SAMPLERS["in_order"](2), delays=dict.fromkeys(range(0, 12, 2), 15), **settings)
+    run.run_to_the_end()
+    cut_after(path, 2)
+    TracedRun(path, run.images[2].disk, sampler=SAMPLERS["in_order"](2), **settings).run_to_the_end()
+    return lines_of(path)
+
+
+# -- traces as records, to be changed
+
+
+def lines_of(path: Path) -> Lines:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def write(path: Path, lines: Lines) -> Path:
+    """Write the records, numbered anew in each segment: a fault is in what happened, not in how it was counted."""
+    number = 0
+    for line in lines:
+        number = 0 if line["record"] == "header" else number
+        if line["record"] == "event":
+            line["number"], number = number, number + 1
+        elif line["record"] == "end":
+            line["events"] = number
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def nth(lines: Lines, action: str, number: int = 0) -> int:
+    """The place of the n-th event of an action."""
+    return [i for i, line in enumerate(lines) if line.get("action") == action][number]

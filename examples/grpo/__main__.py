@@ -14,7 +14,7 @@ from typing import NoReturn
 from .setting import SAMPLERS, Setting
 
 WRONG_USE, INTERRUPTED = 2, 130
-#: The mean reward rises by so much at the size of `make example`; without learning it stays within 0.05.
+#: The mean reward rises by so much at the size of `make example`; measured are 0.46 to 0.63, and 0 without learning.
 LEAST_GAIN = 0.3
 #: The smallest number of steps of which the rise is asked.
 STEPS_TO_LEARN = 250

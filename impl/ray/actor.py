@@ -19,8 +19,9 @@ from typing import Any
 from ray.exceptions import ActorDiedError, RayActorError
 
 from ..barrier import BarrierStatistics
-from ..errors import CleancutError
+from ..errors import CleancutError, GuardUnreachable, HostUnreachable
 from ..leases import Asking, FenceOrder, HostedBarrier, LeaseCounts, LeaseHost, LeaseTable, Token
+from ..leases.host import TELL_AGAIN_SECONDS
 
 logger = logging.getLogger("cleancut.barrier")
 
@@ -96,7 +97,15 @@ class BarrierActor:
         # The clock on the wall: it rises from one start of this actor to the next.
         table = LeaseTable(time.time_ns(), settings.lease, settings.longest_hold)
         host = LeaseHost(barrier, table, operations, self._guards, guard_timeout=settings.guard_timeout)
-        await host.announce()
+        while True:
+            try:
+                await host.announce()
+                break
+            except GuardUnreachable as silence:
+                logger.warning("barrier %r is not open yet: %s", settings.name, silence)
+                await asyncio.sleep(TELL_AGAIN_SECONDS)
+            except HostUnreachable:
+                break  # a newer host has its place; this one refuses everything by itself
         self._watch = asyncio.create_task(host.watch(), name="ends the leases of silent holders")
         logger.info("barrier %r is hosted by process %d, epoch %d", settings.name, os.getpid(), table.epoch)
         return host

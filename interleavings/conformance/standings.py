@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
+from itertools import groupby
 from typing import Any
 
 from spec.barrier import CHECKPOINT_STANDS, INSIDE, QUEUED, WAITING, WRITER_STANDS
@@ -30,6 +31,8 @@ from spec.store import CACHED, CONTENT_SAYS, DURABLE, NOWHERE, PLACE_SAYS, PUBLI
 from ..page import Band, Kind, Standing
 
 Standings = tuple[Standing, ...]
+#: Fewer neighbours than this are shown one by one.
+FEW_PROMPTS = 3
 
 
 def standing_in(machine: str, state: Any, concerned: Container[int]) -> Standings:
@@ -42,7 +45,7 @@ def image_in(machine: str, state: Any, concerned: Container[int]) -> Standings:
     if machine not in ("cut", "combined") or state.window < POOL_READ:
         return ()
     whole = state.window in (CAPTURED, WRITING)
-    return tuple(_in_image(state, p, whole, p in concerned) for p in state.prompts)
+    return _together([_in_image(state, p, whole, p in concerned) for p in state.prompts])
 
 
 def band_in(machine: str, state: Any) -> Band:
@@ -118,7 +121,23 @@ def _prompt(s: Any, p: int, owners: list[Owner], cursor: int, concerned: bool) -
 
 
 def _prompts(s: Any, concerned: Container[int]) -> Standings:
-    return tuple(_prompt(s, p, _owners_in_memory(s, p), s.cursor, p in concerned) for p in s.prompts)
+    return _together([_prompt(s, p, _owners_in_memory(s, p), s.cursor, p in concerned) for p in s.prompts])
+
+
+def _together(prompts: Sequence[Standing]) -> Standings:
+    """Neighbours of whom nothing is to be told any more, or not yet, are told in one: `prompts 2 to 7 unread`."""
+    shown: list[Standing] = []
+    for (words, kind, concerned), run in groupby(enumerate(prompts), lambda entry: _look(entry[1])):
+        numbered = list(run)
+        if concerned or kind not in ("unread", "done", "dropped") or len(numbered) < FEW_PROMPTS:
+            shown += [prompt for _, prompt in numbered]
+        else:
+            shown.append(Standing(f"prompts {numbered[0][0]} to {numbered[-1][0]}", words, kind))
+    return tuple(shown)
+
+
+def _look(prompt: Standing) -> tuple[str, Kind, bool]:
+    return prompt.words, prompt.kind, prompt.concerned
 
 
 # -- the other machines

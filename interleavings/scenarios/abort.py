@@ -29,7 +29,7 @@ CANCELLED_SCOPE = CutScope(
 )
 CANCELLED = whole_run(
     "abort_cancelled",
-    "the same, of which any task is cancelled at any point",
+    "the run of abort, of which any task is cancelled at any point",
     CANCELLED_SCOPE,
     cut_model(CANCELLED_SCOPE),
     Pinned(states=16_750, schedules=9_334_269_624_144),

@@ -72,7 +72,7 @@ def scenario(name: str, sentence: str, scope: BarrierScope, pinned: Pinned) -> S
     def program_of(coverage: Coverage) -> Subject:
         register_barrier()
         run = Run(scope, model, coverage)
-        return Subject(run.main(), observe=run.follower.observe, narrate=lambda: run.follower.did)
+        return Subject(run.main(), observe=run.follower.observe, narrate=run.follower.did)
 
     return Scenario(
         name=name,

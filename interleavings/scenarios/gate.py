@@ -179,7 +179,7 @@ LIMIT = whole_run(
 )
 IN_SLOT = whole_run(
     "gate_in_slot",
-    "the same without a limit: the save waits for the slot, the slot for the trainer, and the trainer for the save",
+    "a sampler that waits in its slot: the save waits for the slot, the slot for the trainer, the trainer for the save",
     THREE,
     cut_model(THREE, ("gate_in_slot",)),
     None,

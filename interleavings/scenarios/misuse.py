@@ -139,7 +139,7 @@ def program_of(coverage: Coverage) -> Subject:
     register_barrier()
     register_waits()
     run = Run(MODEL, coverage)
-    return Subject(run.main(), observe=run.follower.observe, finish=run.finish, narrate=lambda: run.follower.did)
+    return Subject(run.main(), observe=run.follower.observe, finish=run.finish, narrate=run.follower.did)
 
 
 SCENARIO = Scenario(

@@ -73,7 +73,7 @@ WATCHDOG = whole_run(
 )
 STALL = whole_run(
     "stall",
-    "the same with a generation that hangs beside a save: reported after it, with what everybody waits for",
+    "a generation that hangs beside a save, with a watchdog: reported with what everybody waits for",
     SCOPE,
     cut_model(SCOPE),
     Pinned(states=839, schedules=None),

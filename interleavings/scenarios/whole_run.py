@@ -177,7 +177,7 @@ class WholeRun:
 
     def narrate(self) -> list[str]:
         """What the last step did."""
-        return self.follower.did
+        return self.follower.did()
 
     def on_action(self, action: str, before: Any) -> None:
         """Keep the image that the machine publishes, with the numbers that the prompts have in it."""

@@ -28,6 +28,7 @@ class Sections:
         self._rows: dict[str, dict[int, int]] = {WRITERS: {}, CHECKPOINTS: {}}
         self._free: dict[str, list[int]] = {WRITERS: [], CHECKPOINTS: []}
         self._inside: Counter[str | None] = Counter()
+        self._entered: set[int] = set()
         # The one cut that is open, by its section, and the task it belongs to.
         self.open_cut: int | None = None
         self._task_of_cut: str | None = None
@@ -53,13 +54,17 @@ class Sections:
 
     def _enter_slot(self, event: Event, section: int) -> None:
         row = self._row_of(WRITERS, section)
-        # The machine's release lets the batch in at once; the library then names each of it.
-        if self._state.at[row] != INSIDE:
+        # The machine's release lets the batch in at once; the library then names each of it, once.
+        if section in self._entered or self._state.at[row] != INSIDE:
             self._take("enter_slot", WRITERS, row, event)
+        self._entered.add(section)
         self._inside[event.fields["task"]] += 1
 
     def _leave_slot(self, event: Event, section: int) -> None:
+        if section in self._rows[WRITERS] and section not in self._entered:
+            raise Refused(f"section {section} leaves a slot that it was never seen to enter", self.enabled())
         self._take("leave_slot", WRITERS, self._row_of(WRITERS, section), event)
+        self._entered.discard(section)
         task = event.fields["task"]
         self._inside[task] -= 1
         if not self._inside[task]:
