@@ -189,7 +189,7 @@ def test_an_unreadable_trace_gets_one_clear_line_and_status_2(
     [
         (
             ["check", "nonesuch"],
-            "no scenario 'nonesuch'; there are: barrier, queue, commit, spares, borrow, drain, weight_fifo",
+            "no scenario 'nonesuch'; there are: barrier, queue, misuse, commit",
         ),
         (["check", "barrier", "--crashes", "1"], "--crashes is not built yet"),
         (["check", "barrier", "--workers", "4"], "not built yet"),
