@@ -179,6 +179,8 @@ class Protocol:
             of = found.setdefault(action.name, [])
             if place is not None:
                 of.append(self.prompts.said(place))
+            elif action.name == "claim":
+                of += [self.prompts.said(p) for p in sorted(self._machine_claims() or ())]
         return [name if not of else f"{name} ({_listed(of)})" for name, of in found.items()]
 
     # -- admission
