@@ -309,8 +309,8 @@ def _validate(chosen: argparse.Namespace, console: Console) -> int:
     from .validation.in_words import lines_about
 
     try:
-        reckoned = [_about_how_many_lines(path) for path in chosen.trace]
-        expected = None if None in reckoned else sum(filter(None, reckoned))
+        files = [_about_how_many_lines(path) for path in chosen.trace]
+        expected = None if None in files else sum(filter(None, files))
         with how_far(console, "following …", "lines") as shown:
             result = validate(
                 chosen.trace, lambda far: shown.at(far.lines, expected, f"following, {far.events:,} events …")
