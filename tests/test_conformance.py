@@ -192,7 +192,7 @@ def test_an_unreadable_trace_gets_one_clear_line_and_status_2(
             "no scenario 'nonesuch'; there are: barrier, queue, misuse, commit",
         ),
         (["check", "barrier", "--crashes", "1"], "--crashes is not built yet"),
-        (["check", "barrier", "--workers", "4"], "not built yet"),
+        (["check", "barrier", "--workers", "0"], "workers=0"),
         (["check", "barrier", "--ray", "local"], "--ray is not built yet"),
         (["check", "barrier", "--cancels", "-1"], "cancels=-1"),
         (["explain", "not-there.json", "-o", "page.html"], "not-there.json: cannot be read"),
