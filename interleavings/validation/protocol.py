@@ -76,8 +76,6 @@ def scope_of(run: Mapping[str, Any]) -> Mapping[str, int]:
         "borrow": 1,
         "background": 1,
         "replay_free": 0,
-        # The trace is of one process, whose slots are no leases.
-        "leases": 0,
         # Off: columns are written or not, as the user's train step likes; see `_write_back`.
         "write_back": 0,
     }
