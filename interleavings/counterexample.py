@@ -67,4 +67,9 @@ def build_trace(setting: Setting, keys: Sequence[str], failure: Failure, stock: 
 def budgets_of(setting: Setting) -> Mapping[str, Any]:
     """Return what a replay has to allow for the steps to be possible."""
     rules = setting.rules
-    return {"cancels": rules.cancels, "atomic_callbacks": rules.atomic_callbacks, "timers": rules.timers}
+    return {
+        "cancels": rules.cancels,
+        "crashes": rules.crashes,
+        "atomic_callbacks": rules.atomic_callbacks,
+        "timers": rules.timers,
+    }

@@ -43,14 +43,15 @@ def explore(
     """Explore every schedule of a program and return the verdict.
 
     `program` returns a fresh coroutine, or a `Subject`, each time it is called. `cancels` is how many times the
-    environment may cancel a task. `state` declares the shared state, `invariant` is asked in every state. `prune=False`
-    enumerates schedules instead of states; `max_states` then bounds their number. `timers="anytime"` lets the earliest
-    timer fire although something could still run, as it may when a step takes long. `keep_going` collects the outcomes
-    of all schedules instead of stopping at the first failure. `patience` is how many timers may fire in a row without
-    a step of the main coroutine.
+    environment may cancel a task; `crashes` how many times the process may die, of a `Subject` that says what survives
+    (`durable`) and how it goes on (`recover`). `state` declares the shared state, `invariant` is asked in every state.
+    `prune=False` enumerates schedules instead of states; `max_states` then bounds their number. `timers="anytime"` lets
+    the earliest timer fire although something could still run, as it may when a step takes long. `keep_going` collects
+    the outcomes of all schedules instead of stopping at the first failure. `patience` is how many timers may fire in a
+    row without a step of the main coroutine.
     """
     _check(cancels, crashes, identical, max_states, max_seconds, timers, order, patience)
-    rules = Rules(cancels=cancels, atomic_callbacks=atomic_callbacks, timers=timers)
+    rules = Rules(cancels=cancels, crashes=crashes, atomic_callbacks=atomic_callbacks, timers=timers)
     limits = Limits(max_states=max_states, max_seconds=max_seconds, patience=patience)
     with Fence(tuple(allow)) as fence, paused_collection():
         setting = Setting(program, rules, fence, state, invariant)
@@ -193,8 +194,6 @@ def _check(
     for name, number in (("cancels", cancels), ("crashes", crashes)):
         if type(number) is not int or number < 0:
             raise ExplorerUsageError(f"{name}={number!r}: it is a number of times, 0 or more")
-    if crashes:
-        raise ExplorerUsageError(f"crashes={crashes}: the explorer does not crash programs yet; use cancels=")
     if identical:
         raise ExplorerUsageError("identical=: the explorer does not fold identical tasks yet; leave it out")
     if max_states is not None and (type(max_states) is not int or max_states < 1):

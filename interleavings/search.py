@@ -216,6 +216,7 @@ class Search:
         self, run: Run, state: State, index: int, options: dict[str, Target], number: int
     ) -> tuple[State, dict[str, Target]]:
         run.step(options[state.options[index]])
+        self._main_keys |= {main.step_key for main in run.mains}  # others after a crash
         reached, enabled = self._recognise(run, number + 1)
         state.targets[index] = reached
         return reached, enabled
