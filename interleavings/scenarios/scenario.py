@@ -36,6 +36,8 @@ class Scenario:
     pinned: Pinned | None = None
     quick: bool = True
     """Whether `make check` searches it at its default scope; the others take longer."""
+    crashes: int = 0
+    """Crashes anywhere. A scenario that has none says nothing about what survives one."""
 
     def actions(self) -> list[str]:
         """The actions that the machine has in this scope; none without a machine."""

@@ -18,16 +18,17 @@ from impl.controller import Controller, ControllerConfig
 from impl.loader import PromptLoader
 from impl.samplers import InOrderSampler, ReadyFirstSampler, Sampler, WeightFifoSampler, WindowedSampler
 from impl.store.lock import WriterIdentity
+from impl.trainer_state import TrainerState
 from spec.cut import IN_ORDER, READY_FIRST, WEIGHT_FIFO, CutScope
 from spec.cut import cut as machine
 
 from ..errors import Violation
-from ..follower import Coverage, Remembered, View
+from ..follower import Coverage, Follower, Remembered, View
 from ..refinement import Prompts, follow_cut, image_of_files, image_of_machine, owners_of_files
 from ..refinement.images import handed_out_count
 from ..subject import Subject
 from .fake_disk import FakeDisk
-from .readings import register_barrier, register_tensors
+from .readings import register_barrier, register_disk, register_tensors
 from .scenario import Pinned, Scenario
 
 DIRECTORY = "/checkpoints"
@@ -71,9 +72,10 @@ class WholeRun:
     ) -> None:
         import torch
 
-        self.prompts = Prompts()
-        self.follower = follow_cut(model, scope, lambda: self.controller, self.prompts, coverage)
-        self.disk = FakeDisk(DIRECTORY)
+        self.scope = scope
+        self.prompts = self.numbers()
+        self.follower = self.follow(model, coverage)
+        self.disk = self.disk_to_write()
         # What the machine has fixed with the end of a window, until it is found in files.
         self.images: list[tuple[View, Prompts]] = []
         self.published: list[str] = []
@@ -101,7 +103,32 @@ class WholeRun:
             sampler=sampler_of(scope),
             checkpointer=Checkpointer(DIRECTORY, barrier, files=self.disk, executor=None, identity=identity),
             config=ControllerConfig(**{**settings, **config}),
+            trainer=self.trainer(),
         )
+
+    # -- what a scenario of its own may have in another way
+
+    def follow(self, model: Remembered, coverage: Coverage) -> Follower:
+        """The follower of this run."""
+        return follow_cut(model, self.scope, lambda: self.controller, self.prompts, coverage)
+
+    def numbers(self) -> Prompts:
+        """The machine's numbers of the prompts known so far."""
+        return Prompts()
+
+    def disk_to_write(self) -> FakeDisk:
+        """The disk of this run."""
+        return FakeDisk(DIRECTORY)
+
+    def trainer(self) -> TrainerState | None:
+        """What a full save keeps of the trainer."""
+        return None
+
+    async def main(self) -> None:
+        """The program."""
+        await self.controller.run()
+
+    # -- the run
 
     def trace(self, action: str, /, **fields: Any) -> None:
         """Pass events to the follower; note what was published."""
@@ -189,7 +216,8 @@ def whole_run(
     def program_of(coverage: Coverage) -> Subject:
         register_barrier()
         register_tensors()
+        register_disk()
         run = WholeRun(scope, model, coverage, failing, turns, **config)
-        return Subject(run.controller.run(), observe=run.observe, finish=run.finish)
+        return Subject(run.main(), observe=run.observe, finish=run.finish)
 
     return Scenario(name, sentence, machine, scope, 0, program_of, CLAIMS, pinned, quick)
