@@ -89,7 +89,7 @@ class Life(WholeRun):
         self.model = Model()
         self.restored = False
         self.snapshot: asyncio.Task[None] | None = None
-        super().__init__(lives.scope, model, coverage, frozenset(), lives.turns, **config)
+        super().__init__(lives.scope, model, coverage, frozenset(), False, **config)
 
     def follow(self, model: Remembered, coverage: Coverage) -> Follower:
         """From the start; a restore leads the machine to where it goes on."""
@@ -112,6 +112,12 @@ class Life(WholeRun):
         await self.controller.run()
         if self.snapshot is not None:
             await self.snapshot
+
+    async def generate(self, request: Any) -> Mapping[str, Any]:
+        """One group, after a while in which a deadline may pass."""
+        if self._lives.generation_seconds:
+            await asyncio.sleep(self._lives.generation_seconds)
+        return await super().generate(request)
 
     async def train(self, batch: TrainBatch) -> None:
         """Columns are written back if the scope has them; a snapshot is asked for beside the step if it has one."""
@@ -195,10 +201,10 @@ class Lives:
     """The run over all its crashes; what of it survives them stands here, and nowhere in a `Life`."""
 
     def __init__(
-        self, scope: CutScope, model: Remembered, coverage: Coverage, turns: bool, config: Mapping[str, Any]
+        self, scope: CutScope, model: Remembered, coverage: Coverage, generation_seconds: float, config: Mapping[str, Any]
     ) -> None:
         self.scope = scope
-        self.turns = turns
+        self.generation_seconds = generation_seconds
         self.crashes_left = scope.crashes
         self.acknowledged = 0
         self.points: dict[str, Point] = {}
@@ -261,7 +267,7 @@ def run_with_crashes(
     scope: CutScope,
     pinned: Pinned | None,
     *,
-    turns: bool = False,
+    generation_seconds: float = 0.0,
     quick: bool = False,
     **config: Any,
 ) -> Scenario:
@@ -273,7 +279,7 @@ def run_with_crashes(
         register_tensors()
         register_disk()
         register_walker(Survivors, lambda survivors: (survivors.disk, survivors.identity()))
-        return Lives(scope, model, coverage, turns, config).subject()
+        return Lives(scope, model, coverage, generation_seconds, config).subject()
 
     return replace(
         Scenario(name, sentence, machine, scope, 0, program_of, OF_LIVES, pinned, quick), crashes=scope.crashes

@@ -1,4 +1,8 @@
-"""A crash anywhere, a restore, a crash again, and the run to its end: one batch of one prompt, saved at the end."""
+"""A crash anywhere, a restore, a crash again, and the run to its end: one prompt, saved while it is generated.
+
+The deadline of a save passes while the prompt is being generated, so a checkpoint holds it ADMITTED; the next process
+generates it afresh. The last save holds it trained. A crash before the first checkpoint is durable begins the run anew.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,10 @@ from .scenario import Pinned
 
 SCENARIO = run_with_crashes(
     "restart",
-    "a run of 1 batch of 1 prompt that crashes anywhere, restores, crashes again and finishes",
-    CutScope(batches=1, batch_size=1, lookahead=0, saves=3, crashes=2),
+    "1 prompt, saved while it is generated and at the end; crashes anywhere, restores, crashes again, finishes",
+    CutScope(batches=1, batch_size=1, lookahead=0, saves=4, crashes=2),
     None,
-    save_period=1,
+    generation_seconds=1.0,
+    save_period=None,
+    save_deadline=1.0,
 )
