@@ -5,6 +5,8 @@ Importing this package imports `impl` and `spec`; the explorer itself does not n
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..follower import Coverage
 from ..subject import Subject
 from . import barrier as _barrier
@@ -23,6 +25,7 @@ SCENARIOS: dict[str, Scenario] = {
         _device.SCENARIO,
     )
 }
+RUN = "run_"
 
 
 class UnknownScenario(KeyError):
@@ -36,51 +39,9 @@ def scenario_named(name: str) -> Scenario:
     return SCENARIOS[name]
 
 
-def run_barrier() -> Subject:
-    """A fresh run of the scenario `barrier`, for a generated pytest."""
-    return _barrier.BARRIER.program_of(Coverage())
-
-
-def run_queue() -> Subject:
-    """A fresh run of the scenario `queue`, for a generated pytest."""
-    return _barrier.QUEUE.program_of(Coverage())
-
-
-def run_commit() -> Subject:
-    """A fresh run of the scenario `commit`, for a generated pytest."""
-    return _commit.SCENARIO.program_of(Coverage())
-
-
-def run_spares() -> Subject:
-    """A fresh run of the scenario `spares`, for a generated pytest."""
-    return _spares.SPARES.program_of(Coverage())
-
-
-def run_borrow() -> Subject:
-    """A fresh run of the scenario `borrow`, for a generated pytest."""
-    return _spares.BORROW.program_of(Coverage())
-
-
-def run_drain() -> Subject:
-    """A fresh run of the scenario `drain`, for a generated pytest."""
-    return _spares.DRAIN.program_of(Coverage())
-
-
-def run_weight_fifo() -> Subject:
-    """A fresh run of the scenario `weight_fifo`, for a generated pytest."""
-    return _samplers.BY_WEIGHT.program_of(Coverage())
-
-
-def run_ready_first() -> Subject:
-    """A fresh run of the scenario `ready_first`, for a generated pytest."""
-    return _samplers.FIRST_READY.program_of(Coverage())
-
-
-def run_windowed() -> Subject:
-    """A fresh run of the scenario `windowed`, for a generated pytest."""
-    return _samplers.IN_A_WINDOW.program_of(Coverage())
-
-
-def run_device() -> Subject:
-    """A fresh run of the scenario `device`, for a generated pytest."""
-    return _device.program_of(Coverage())
+def __getattr__(name: str) -> Callable[[], Subject]:
+    """`run_NAME`: a function that makes a fresh run of the scenario NAME, by which generated pytests refer to it."""
+    scenario = SCENARIOS.get(name.removeprefix(RUN)) if name.startswith(RUN) else None
+    if scenario is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return scenario.program(Coverage())
