@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from copy import deepcopy
@@ -260,9 +259,7 @@ class LibraryRun:
 
 def image_of(disk: FillingDisk, name: str) -> View:
     """A published checkpoint in the words of the model, read from its JSON files alone."""
-    files = {
-        file.removesuffix(".json"): document for file, document in disk.documents(f"{DIRECTORY}/{name}").items()
-    }
+    files = {file.removesuffix(".json"): document for file, document in disk.documents(f"{DIRECTORY}/{name}").items()}
     sampler, loader, trainer = files["sampler"]["state"], files["loader"]["state"], files["trainer"]
     accounts = trainer["accounts"]
     return {

@@ -5,14 +5,18 @@ Importing this package imports `impl` and `spec`; the explorer itself does not n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 
 from ..follower import Coverage
-from ..subject import Subject
+from ..subject import Program
 from . import barrier as _barrier
 from . import commit as _commit
 from . import device as _device
+from . import epoch as _epoch
+from . import open_step as _open_step
+from . import restart as _restart
 from . import samplers as _samplers
+from . import saves as _saves
 from . import spares as _spares
 from .scenario import Scenario
 
@@ -23,6 +27,7 @@ SCENARIOS: dict[str, Scenario] = {
         _spares.DRAIN,
         *(_samplers.BY_WEIGHT, _samplers.FIRST_READY, _samplers.IN_A_WINDOW),
         _device.SCENARIO,
+        *(_open_step.SCENARIO, _epoch.SCENARIO, _saves.SCENARIO, _restart.SCENARIO),
     )
 }
 RUN = "run_"
@@ -33,15 +38,18 @@ class UnknownScenario(KeyError):
 
 
 def scenario_named(name: str) -> Scenario:
-    """The scenario of that name."""
+    """The scenario of that name; `NAME_with_2_crashes` is one with another number of them."""
+    other = re.fullmatch("(.+)_with_([0-9]+)_crashes", name)
+    if other is not None and (with_crashes := scenario_named(other[1]).with_crashes) is not None:
+        return with_crashes(int(other[2]))
     if name not in SCENARIOS:
         raise UnknownScenario(f"no scenario {name!r}; there are: {', '.join(SCENARIOS)}")
     return SCENARIOS[name]
 
 
-def __getattr__(name: str) -> Callable[[], Subject]:
+def __getattr__(name: str) -> Program:
     """`run_NAME`: a function that makes a fresh run of the scenario NAME, by which generated pytests refer to it."""
-    scenario = SCENARIOS.get(name.removeprefix(RUN)) if name.startswith(RUN) else None
-    if scenario is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return scenario.program(Coverage())
+    try:
+        return scenario_named(name.removeprefix(RUN) if name.startswith(RUN) else "").program(Coverage())
+    except UnknownScenario:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from spec.cut import CutScope
 
-from .lives import run_with_crashes
-from .scenario import Pinned
+from .lives import Timing, run_with_crashes
 
 SCENARIO = run_with_crashes(
     "epoch",
     "2 epochs of 1 prompt: the end of an epoch, and of the data, against a save, with a crash anywhere",
-    CutScope(batches=1, batch_size=1, lookahead=0, saves=4, crashes=1, epochs=3),
+    CutScope(batches=1, batch_size=1, lookahead=0, saves=4, crashes=1, epochs=2),
     None,
-    generation_seconds=1.0,
+    timing=Timing(slow_loader=True),
     save_period=None,
     save_deadline=1.0,
 )

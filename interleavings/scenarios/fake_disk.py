@@ -18,7 +18,7 @@ from impl.store.files import FileStat, Handle
 from .crash_images import Directory, File, Tree, planted
 
 Call = tuple[str, tuple[Any, ...]]
-"""One call that changes something: the name of the method, and its arguments, a handle by the path it was opened with."""
+"""One call that changes something: the name of the method, and its arguments, a handle by its path."""
 
 
 class FakeDisk:

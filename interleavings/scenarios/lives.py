@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from impl.errors import UsageError
+from impl.loader import PromptLoader
 from impl.store import names
 from spec.cut import CutScope
 from spec.cut import cut as machine
@@ -29,10 +30,9 @@ from .fake_disk import FakeDisk
 from .readings import register_barrier, register_disk, register_tensors
 from .scenario import Pinned, Scenario
 from .survivors import Survivors, checkpoints_in
-from .whole_run import CLAIMS, DIRECTORY, WholeRun
+from .whole_run import CLAIMS, DIRECTORY, WholeRun, loader_of
 
 if TYPE_CHECKING:
-    from impl.controller import TrainBatch
     from impl.store.directory import DirectoryReader, DirectoryWriter
 
 EMPTY: Tree = ((DIRECTORY.strip("/"), ()),)
@@ -64,11 +64,27 @@ class Model:
 
 
 @dataclass(frozen=True)
+class Timing:
+    """What takes how long, in virtual seconds: what may happen meanwhile is what the scenario is about."""
+
+    generation: float = 0.0
+    slow_loader: bool = False
+
+
+@dataclass(frozen=True)
 class Point:
     """The machine where it publishes one checkpoint, and the numbers that the prompts have in that."""
 
     state: Any
     numbers: Prompts
+
+
+class SlowLoader(PromptLoader):
+    """A loader that waits a second for the data of each batch."""
+
+    async def prepare(self) -> None:
+        """Outside of any section."""
+        await asyncio.sleep(1.0)
 
 
 class Life(WholeRun):
@@ -103,6 +119,10 @@ class Life(WholeRun):
         """What is left."""
         return self._given
 
+    def loader(self) -> PromptLoader:
+        """One that waits, if the scenario is about what happens meanwhile."""
+        return loader_of(self.scope, SlowLoader if self._lives.timing.slow_loader else PromptLoader)
+
     def trainer(self) -> Model:
         """The model."""
         return self.model
@@ -115,18 +135,20 @@ class Life(WholeRun):
 
     async def generate(self, request: Any) -> Mapping[str, Any]:
         """One group, after a while in which a deadline may pass."""
-        if self._lives.generation_seconds:
-            await asyncio.sleep(self._lives.generation_seconds)
+        if self._lives.timing.generation:
+            await asyncio.sleep(self._lives.timing.generation)
         return await super().generate(request)
 
-    async def train(self, batch: TrainBatch) -> None:
+    async def train(self, batch: Any) -> None:
         """Columns are written back if the scope has them; a snapshot is asked for beside the step if it has one."""
-        if self.scope.snapshots and batch.step == self.scope.batches_in_all - 1:
+        if self._lives.snapshots_left:
+            self._lives.snapshots_left -= 1
             self.snapshot = asyncio.create_task(self.take_snapshot(), name="snapshot")
         if self.scope.write_back:
+            await asyncio.sleep(0)
             for group in batch:
                 await batch.write_back(group.group, self.rows)
-        await super().train(batch)
+            await asyncio.sleep(0)
         self.model.steps.append([(group.key[0], group.key[1]) for group in batch])
 
     async def take_snapshot(self) -> None:
@@ -177,9 +199,7 @@ class Life(WholeRun):
                 f"the run {what} at version {controller.progress.version}, and its trainer has done "
                 f"{len(self.model.steps)} steps",
             )
-        counted = sorted(
-            (span.epoch, index) for span in accounts.trained for index in range(span.first, span.last + 1)
-        )
+        counted = sorted((span.epoch, index) for span in accounts.trained for index in range(span.first, span.last + 1))
         if self.model.seen() != counted:
             raise Violation(
                 "trained_once",
@@ -201,10 +221,17 @@ class Lives:
     """The run over all its crashes; what of it survives them stands here, and nowhere in a `Life`."""
 
     def __init__(
-        self, scope: CutScope, model: Remembered, coverage: Coverage, generation_seconds: float, config: Mapping[str, Any]
+        self,
+        scope: CutScope,
+        model: Remembered,
+        coverage: Coverage,
+        timing: Timing,
+        config: Mapping[str, Any],
     ) -> None:
         self.scope = scope
-        self.generation_seconds = generation_seconds
+        self.timing = timing
+        # A crash takes none of them back: the process after it asks for no other.
+        self.snapshots_left = scope.snapshots
         self.crashes_left = scope.crashes
         self.acknowledged = 0
         self.points: dict[str, Point] = {}
@@ -252,10 +279,11 @@ class Lives:
         """The next process; what it was told is durable has to be there."""
         self.crashes_left -= 1
         there = [numbers[1] for name in checkpoints_in(image) if (numbers := names.parse_checkpoint_name(name))]
-        if max(there, default=0) < self.acknowledged:
+        newest = max(there, default=0)
+        if newest < self.acknowledged:
             raise Violation(
                 "acknowledged_is_durable",
-                f"save {self.acknowledged} had been published, and after the crash the newest is {max(there, default=0)}",
+                f"save {self.acknowledged} had been published, and after the crash the newest is {newest}",
             )
         self._begin(image)
         return self.life.main()
@@ -267,7 +295,7 @@ def run_with_crashes(
     scope: CutScope,
     pinned: Pinned | None,
     *,
-    generation_seconds: float = 0.0,
+    timing: Timing,
     quick: bool = False,
     **config: Any,
 ) -> Scenario:
@@ -279,8 +307,28 @@ def run_with_crashes(
         register_tensors()
         register_disk()
         register_walker(Survivors, lambda survivors: (survivors.disk, survivors.identity()))
-        return Lives(scope, model, coverage, generation_seconds, config).subject()
+        return Lives(scope, model, coverage, timing, config).subject()
 
-    return replace(
-        Scenario(name, sentence, machine, scope, 0, program_of, OF_LIVES, pinned, quick), crashes=scope.crashes
+    def with_crashes(crashes: int) -> Scenario:
+        if crashes == scope.crashes:
+            return scenario
+        # A process that finds the last save of all saves once more.
+        saves = max(1, scope.saves + crashes - scope.crashes)
+        other = replace(scope, crashes=crashes, saves=saves)
+        made = run_with_crashes(name, sentence, other, None, timing=timing, quick=quick, **config)
+        return replace(made, name=f"{name}_with_{crashes}_crashes")
+
+    scenario = Scenario(
+        name=name,
+        sentence=sentence,
+        machine=machine,
+        scope=scope,
+        cancels=0,
+        program_of=program_of,
+        claims=OF_LIVES,
+        pinned=pinned,
+        quick=quick,
+        crashes=scope.crashes,
+        with_crashes=with_crashes,
     )
+    return scenario

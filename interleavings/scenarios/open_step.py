@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from spec.cut import CutScope
 
-from .lives import run_with_crashes
-from .scenario import Pinned
+from .lives import Timing, run_with_crashes
 
 SCENARIO = run_with_crashes(
     "open_step",
     "claim, write-back and finish of 1 prompt against a rollout snapshot, with a crash anywhere",
-    CutScope(batches=1, batch_size=1, lookahead=0, saves=4, crashes=1, snapshots=2, write_back=1),
+    CutScope(batches=1, batch_size=1, lookahead=0, saves=4, crashes=1, snapshots=1, write_back=1),
     None,
-    generation_seconds=2.0,
+    timing=Timing(generation=2.0),
     save_period=None,
     save_deadline=1.5,
 )

@@ -50,7 +50,9 @@ def register_disk() -> None:
         entries = tuple(sorted(node.entries.items(), key=lambda entry: entry[0]))
         return (entries, node.durable, node.pending) if node.pending else (entries,)
 
-    register_walker(File, lambda node: (node.content,) if node.durable == node.content else (node.content, node.durable))
+    register_walker(
+        File, lambda node: (node.content,) if node.durable == node.content else (node.content, node.durable)
+    )
     register_walker(Directory, directory)
     register_walker(FakeDisk, lambda disk: (disk.root, disk._handles, disk._locked, disk._numbers))
 

@@ -37,7 +37,14 @@ class Scenario:
     quick: bool = True
     """Whether `make check` searches it at its default scope; the others take longer."""
     crashes: int = 0
-    """Crashes anywhere. A scenario that has none says nothing about what survives one."""
+    """Crashes anywhere."""
+    with_crashes: Callable[[int], Scenario] | None = None
+    """The same with another number of crashes; None where nothing says what survives one."""
+
+    def budgets(self, cancels: int | None = None) -> str:
+        """What the environment may do, in words; `cancels` in place of its own."""
+        crashes = f", crashes {self.crashes}" if self.crashes else ""
+        return f"cancels {self.cancels if cancels is None else cancels}{crashes}"
 
     def actions(self) -> list[str]:
         """The actions that the machine has in this scope; none without a machine."""

@@ -115,12 +115,14 @@ def what_is_found(tree: Tree) -> Tree:
     """What a run that resumes reads of a tree, or could."""
     unread = (names.LATEST, names.LOCK)
     return tuple(
-        (name, below) for name, below in directory_of(tree).items() if name not in unread and not names.is_leftover(name)
+        (name, below)
+        for name, below in directory_of(tree).items()
+        if name not in unread and not names.is_leftover(name)
     )
 
 
 def checkpoints_in(tree: Tree) -> list[str]:
-    """The names of the checkpoints in it, the one with the highest sequence last; whether they are whole is not asked."""
+    """The names of the checkpoints in it, the highest sequence last; whether they are whole is not asked."""
     found = {name: numbers for name in directory_of(tree) if (numbers := names.parse_checkpoint_name(name)) is not None}
     return sorted(found, key=lambda name: found[name][1])
 
