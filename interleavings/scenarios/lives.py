@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from impl.errors import UsageError
-from impl.loader import PromptLoader
 from impl.store import names
 from spec.cut import CutScope
 from spec.cut import cut as machine
@@ -30,7 +29,7 @@ from .fake_disk import FakeDisk
 from .readings import register_barrier, register_disk, register_tensors
 from .scenario import Pinned, Scenario
 from .survivors import Survivors, checkpoints_in
-from .whole_run import CLAIMS, DIRECTORY, WholeRun, loader_of
+from .whole_run import CLAIMS, DIRECTORY, WholeRun
 
 if TYPE_CHECKING:
     from impl.store.directory import DirectoryReader, DirectoryWriter
@@ -64,27 +63,11 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Timing:
-    """What takes how long, in virtual seconds: what may happen meanwhile is what the scenario is about."""
-
-    generation: float = 0.0
-    slow_loader: bool = False
-
-
-@dataclass(frozen=True)
 class Point:
     """The machine where it publishes one checkpoint, and the numbers that the prompts have in that."""
 
     state: Any
     numbers: Prompts
-
-
-class SlowLoader(PromptLoader):
-    """A loader that waits a second for the data of each batch."""
-
-    async def prepare(self) -> None:
-        """Outside of any section."""
-        await asyncio.sleep(1.0)
 
 
 class Life(WholeRun):
@@ -119,10 +102,6 @@ class Life(WholeRun):
         """What is left."""
         return self._given
 
-    def loader(self) -> PromptLoader:
-        """One that waits, if the scenario is about what happens meanwhile."""
-        return loader_of(self.scope, SlowLoader if self._lives.timing.slow_loader else PromptLoader)
-
     def trainer(self) -> Model:
         """The model."""
         return self.model
@@ -135,8 +114,8 @@ class Life(WholeRun):
 
     async def generate(self, request: Any) -> Mapping[str, Any]:
         """One group, after a while in which a deadline may pass."""
-        if self._lives.timing.generation:
-            await asyncio.sleep(self._lives.timing.generation)
+        if self._lives.generation_seconds:
+            await asyncio.sleep(self._lives.generation_seconds)
         return await super().generate(request)
 
     async def train(self, batch: Any) -> None:
@@ -225,11 +204,11 @@ class Lives:
         scope: CutScope,
         model: Remembered,
         coverage: Coverage,
-        timing: Timing,
+        generation_seconds: float,
         config: Mapping[str, Any],
     ) -> None:
         self.scope = scope
-        self.timing = timing
+        self.generation_seconds = generation_seconds
         # A crash takes none of them back: the process after it asks for no other.
         self.snapshots_left = scope.snapshots
         self.crashes_left = scope.crashes
@@ -295,7 +274,7 @@ def run_with_crashes(
     scope: CutScope,
     pinned: Pinned | None,
     *,
-    timing: Timing,
+    generation_seconds: float,
     quick: bool = False,
     **config: Any,
 ) -> Scenario:
@@ -307,7 +286,7 @@ def run_with_crashes(
         register_tensors()
         register_disk()
         register_walker(Survivors, lambda survivors: (survivors.disk, survivors.identity()))
-        return Lives(scope, model, coverage, timing, config).subject()
+        return Lives(scope, model, coverage, generation_seconds, config).subject()
 
     def with_crashes(crashes: int) -> Scenario:
         if crashes == scope.crashes:
@@ -315,7 +294,9 @@ def run_with_crashes(
         # A process that finds the last save of all saves once more.
         saves = max(1, scope.saves + crashes - scope.crashes)
         other = replace(scope, crashes=crashes, saves=saves)
-        made = run_with_crashes(name, sentence, other, None, timing=timing, quick=quick, **config)
+        made = run_with_crashes(
+            name, sentence, other, None, generation_seconds=generation_seconds, quick=quick, **config
+        )
         return replace(made, name=f"{name}_with_{crashes}_crashes")
 
     scenario = Scenario(

@@ -23,7 +23,7 @@ from ..refinement import cut_model
 from ..subject import Subject
 from .fake_disk import FakeDisk
 from .readings import register_barrier, register_disk, register_tensors
-from .scenario import Scenario
+from .scenario import Pinned, Scenario
 from .whole_run import CLAIMS, DIRECTORY, WholeRun
 
 SAVERS = 2

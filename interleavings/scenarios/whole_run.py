@@ -46,10 +46,10 @@ def sampler_of(scope: CutScope) -> Sampler:
     return WindowedSampler(staleness=scope.lookahead)
 
 
-def loader_of(scope: CutScope, kind: type[PromptLoader] = PromptLoader) -> PromptLoader:
+def loader_of(scope: CutScope) -> PromptLoader:
     """A loader over the prompts of the scope."""
     prompts = [f"prompt {i}" for i in range(scope.prompts_of_an_epoch)]
-    return kind(prompts, batch_size=scope.batch_size, seed=0, epochs=scope.epochs)
+    return PromptLoader(prompts, batch_size=scope.batch_size, seed=0, epochs=scope.epochs)
 
 
 def writer_identity(who: str) -> WriterIdentity:
@@ -97,7 +97,7 @@ class WholeRun:
             "remainder": "drop" if scope.drop_short else "train",
         }
         self.controller = Controller(
-            loader=self.loader(),
+            loader=loader_of(scope),
             generate=self.generate,
             train=self.train,
             sampler=sampler_of(scope),
@@ -119,10 +119,6 @@ class WholeRun:
     def disk_to_write(self) -> FakeDisk:
         """The disk of this run."""
         return FakeDisk(DIRECTORY)
-
-    def loader(self) -> PromptLoader:
-        """The loader of this run."""
-        return loader_of(self.scope)
 
     def trainer(self) -> TrainerState | None:
         """What a full save keeps of the trainer."""
