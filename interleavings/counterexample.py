@@ -74,6 +74,7 @@ def budgets_of(setting: Setting) -> Mapping[str, Any]:
     rules = setting.rules
     budgets: dict[str, Any] = {
         "cancels": rules.cancels,
+        "crashes": rules.crashes,
         "atomic_callbacks": rules.atomic_callbacks,
         "timers": rules.timers,
     }

@@ -49,10 +49,11 @@ def explore(
     """Explore every schedule of a program and return the verdict.
 
     `program` returns a fresh coroutine, or a `Subject`, each time it is called. `cancels` is how many times the
-    environment may cancel a task. `state` declares the shared state, `invariant` is asked in every state. `identical`
-    names tasks that do the same to the same (a list of names, or several lists): states that differ only in which of
-    them is which are one, and a declaration that is not true is refused. `prune=False` enumerates schedules instead of
-    states; `max_states` then bounds their number. `timers="anytime"` lets the earliest timer fire although something
+    environment may cancel a task; `crashes` how many times the process may die, of a `Subject` that says what survives
+    (`durable`) and how it goes on (`recover`). `state` declares the shared state, `invariant` is asked in every state.
+    `identical` names tasks that do the same to the same (a list of names, or several lists): states that differ only in
+    which of them is which are one, and a declaration that is not true is refused. `prune=False` enumerates schedules
+    instead of states; `max_states` then bounds their number. `timers="anytime"` lets the earliest timer fire although something
     could still run, as it may when a step takes long. `order` decides which counterexample comes first: a shortest one
     ("breadth"), or one that interrupts tasks least ("fewest-preemptions"). `keep_going` collects the outcomes of all
     schedules instead of stopping at the first failure. `patience` is how many timers may fire in a row without a step
@@ -61,8 +62,10 @@ def explore(
     """
     _check(cancels, crashes, max_states, max_seconds, timers, order, patience)
     _check_workers(workers, prune, order)
+    if crashes and identical:
+        raise ExplorerUsageError("identical= and crashes=: tasks are not folded in programs that crash; leave one out")
     members = identical_from(identical) if identical else None
-    rules = Rules(cancels=cancels, atomic_callbacks=atomic_callbacks, timers=timers, identical=members)
+    rules = Rules(cancels=cancels, crashes=crashes, atomic_callbacks=atomic_callbacks, timers=timers, identical=members)
     limits = Limits(max_states=max_states, max_seconds=max_seconds, patience=patience)
     with Fence(tuple(allow)) as fence, paused_collection():
         setting = Setting(program, rules, fence, state, invariant)
@@ -232,8 +235,6 @@ def _check(
     for name, number in (("cancels", cancels), ("crashes", crashes)):
         if type(number) is not int or number < 0:
             raise ExplorerUsageError(f"{name}={number!r}: it is a number of times, 0 or more")
-    if crashes:
-        raise ExplorerUsageError(f"crashes={crashes}: the explorer does not crash programs yet; use cancels=")
     if max_states is not None and (type(max_states) is not int or max_states < 1):
         raise ExplorerUsageError(f"max_states={max_states!r}: it is a number of states, 1 or more, or None")
     if max_seconds is not None and not max_seconds > 0:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def judge(run: Run, options: dict[str, Target]) -> Failure | None:
     """Return the failure of this state, if it has one. Sets the run's `outcome` when it has come to its end."""
     if run.escaped is not None:
-        return _failure_from("exception", run.escaped, "escaped from the event loop")
+        return _failure_from("exception", run.escaped, run.escaped_from)
     if run.loop.unhandled:
         return _unhandled(run.loop.unhandled[0])
     if run.invariant is not None:

@@ -14,8 +14,10 @@ from impl.checkpointing.pending import SaveStatistics
 from impl.checkpointing.publication import Written
 from impl.pinned_pool import PinnedPool
 
-from ..follower import Coverage, Follower
+from ..follower import Coverage, Follower, Remembered
 from ..walkers import register_walker
+from .crash_images import Directory, File
+from .fake_disk import FakeDisk
 
 # Only events carry them: a section's number, and how many were given. Only figures and messages: since when.
 ONLY_FOR_EVENTS = {"number", "_sections_named", "since", "_drain_began"}
@@ -42,6 +44,21 @@ def register_barrier() -> None:
     # The machine's state is part of every state already, as what `observe` returns; coverage is counted over all runs.
     register_walker(Follower, lambda follower: ())
     register_walker(Coverage, lambda coverage: ())
+    register_walker(Remembered, lambda model: ())
+
+
+def register_disk() -> None:
+    """A disk is what is in it and what of that is durable; whoever looks on is none of it."""
+
+    def directory(node: Directory) -> tuple[Any, ...]:
+        entries = tuple(sorted(node.entries.items(), key=lambda entry: entry[0]))
+        return (entries, node.durable, node.pending) if node.pending else (entries,)
+
+    register_walker(
+        File, lambda node: (node.content,) if node.durable == node.content else (node.content, node.durable)
+    )
+    register_walker(Directory, directory)
+    register_walker(FakeDisk, lambda disk: (disk.root, disk._handles, disk._locked, disk._numbers))
 
 
 def register_tensors() -> None:
