@@ -27,10 +27,16 @@ from interleavings.subject import fresh_subject
 def searched(name: str, **options: object) -> Result:
     """One search of a scenario with its own budgets."""
     scenario = scenario_named(name)
-    return explore(scenario.program(Coverage()), **{"cancels": scenario.cancels, **options})  # type: ignore[arg-type]
+    budgets = {"cancels": scenario.cancels, "crashes": scenario.crashes}
+    return explore(scenario.program(Coverage()), **{**budgets, **options})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+TAKES_LONG = ("open_step", "epoch", "saves", "restart")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in TAKES_LONG else ()) for name in SCENARIOS]
+)
 def test_a_scenario_holds_in_every_schedule_with_the_pinned_counts(name: str) -> None:
     """Complete, no schedule fails, and nobody changed the program without noticing."""
     scenario = scenario_named(name)
