@@ -1,8 +1,8 @@
 """An open train step against a rollout snapshot, with a crash anywhere: claim, write-back, finish.
 
 A full save is taken while the prompt is generated. With its train step a snapshot is asked for, by the first process
-alone, which falls before, into or behind the step: while the trainer is at the version of that save it holds the claimed
-group as ready, later it is skipped. A crash gives the group back, from the snapshot or from the save.
+alone, which falls before, into or behind the step: while the trainer is at the version of that save it holds the
+claimed group as ready, later it is skipped. A crash gives the group back, from the snapshot or from the save.
 """
 
 from __future__ import annotations
