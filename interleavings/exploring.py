@@ -53,12 +53,12 @@ def explore(
     (`durable`) and how it goes on (`recover`). `state` declares the shared state, `invariant` is asked in every state.
     `identical` names tasks that do the same to the same (a list of names, or several lists): states that differ only in
     which of them is which are one, and a declaration that is not true is refused. `prune=False` enumerates schedules
-    instead of states; `max_states` then bounds their number. `timers="anytime"` lets the earliest timer fire although something
-    could still run, as it may when a step takes long. `order` decides which counterexample comes first: a shortest one
-    ("breadth"), or one that interrupts tasks least ("fewest-preemptions"). `keep_going` collects the outcomes of all
-    schedules instead of stopping at the first failure. `patience` is how many timers may fire in a row without a step
-    of the main coroutine. `workers` is how many processes share the search; they are forked, so any program will do,
-    and what is found is the same.
+    instead of states; `max_states` then bounds their number. `timers="anytime"` lets the earliest timer fire although
+    something could still run, as it may when a step takes long. `order` decides which counterexample comes first: a
+    shortest one ("breadth"), or one that interrupts tasks least ("fewest-preemptions"). `keep_going` collects the
+    outcomes of all schedules instead of stopping at the first failure. `patience` is how many timers may fire in a row
+    without a step of the main coroutine. `workers` is how many processes share the search; they are forked, so any
+    program will do, and what is found is the same.
     """
     _check(cancels, crashes, max_states, max_seconds, timers, order, patience)
     _check_workers(workers, prune, order)

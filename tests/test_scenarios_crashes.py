@@ -27,6 +27,7 @@ from impl.slots import BufferSnapshot
 from impl.store import durable_file, staging
 from impl.store.checkpoint_store import CheckpointStore
 from interleavings import explore, replay
+from interleavings.command_line import main
 from interleavings.follower import Coverage
 from interleavings.forbidden import Fence
 from interleavings.result import Failure
@@ -38,6 +39,17 @@ from interleavings.scenarios.lives import EMPTY, Model
 from interleavings.scenarios.survivors import Survivors, checkpoints_in
 from interleavings.scenarios.whole_run import DIRECTORY
 from interleavings.setting import Setting, look, paused_collection
+
+
+def test_crashes_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Another budget is a scenario of its own name; one that cannot crash is refused by name."""
+    assert main(["check", "epoch", "--crashes", "0"]) == 0
+    assert "epoch_with_0_crashes: holds (complete: " in capsys.readouterr().out
+    assert main(["check", "barrier", "--crashes", "1"]) == 2
+    assert "barrier does not say what survives a crash" in capsys.readouterr().err
+    assert main(["check", "--crashes", "-1"]) == 2
+    assert "0 or more" in capsys.readouterr().err
+    assert scenario_named("restart_with_1_crashes").crashes == 1
 
 
 def failure_of(name: str, crashes: int | None = None, **options: Any) -> Failure:

@@ -127,7 +127,6 @@ class Life(WholeRun):
             await asyncio.sleep(0)
             for group in batch:
                 await batch.write_back(group.group, self.rows)
-            await asyncio.sleep(0)
         self.model.steps.append([(group.key[0], group.key[1]) for group in batch])
 
     async def take_snapshot(self) -> None:
@@ -209,7 +208,7 @@ class Lives:
     ) -> None:
         self.scope = scope
         self.generation_seconds = generation_seconds
-        # A crash takes none of them back: the process after it asks for no other.
+        # For the first process alone, so that the ones after it stay small.
         self.snapshots_left = scope.snapshots
         self.crashes_left = scope.crashes
         self.acknowledged = 0
@@ -257,6 +256,7 @@ class Lives:
     def recover(self, image: Tree) -> Coroutine[Any, Any, None]:
         """The next process; what it was told is durable has to be there."""
         self.crashes_left -= 1
+        self.snapshots_left = 0
         there = [numbers[1] for name in checkpoints_in(image) if (numbers := names.parse_checkpoint_name(name))]
         newest = max(there, default=0)
         if newest < self.acknowledged:
