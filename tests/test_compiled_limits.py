@@ -19,6 +19,7 @@ from spec.compiled.retrace import EnginesDisagree
 from spec.compiled.storage import FIRST_SLOTS, FULLEST, Storage
 from spec.expression import put
 from spec.machine import Machine, ModelFault
+from spec.outcome import Progress
 from spec.scopes import SMALL
 
 CUT, (FAILURES, PINNED) = MACHINES["cut"], SMALL["cut"]["failures"]
@@ -116,7 +117,7 @@ def test_resuming_gives_what_an_uninterrupted_search_gives(own_searches):
 def test_an_interruption_is_put_aside_and_resumed(own_searches):
     """Ctrl-C ends with what was covered; a violation found after resuming is the same one."""
 
-    def interrupt(progress: engine.Progress) -> None:
+    def interrupt(progress: Progress) -> None:
         if progress.depth == 3:
             raise KeyboardInterrupt
 
