@@ -62,8 +62,6 @@ def explore(
     """
     _check(cancels, crashes, max_states, max_seconds, timers, order, patience)
     _check_workers(workers, prune, order)
-    if crashes and identical:
-        raise ExplorerUsageError("identical= and crashes=: tasks are not folded in programs that crash; leave one out")
     members = identical_from(identical) if identical else None
     rules = Rules(cancels=cancels, crashes=crashes, atomic_callbacks=atomic_callbacks, timers=timers, identical=members)
     limits = Limits(max_states=max_states, max_seconds=max_seconds, patience=patience)
@@ -126,8 +124,8 @@ class _Verdict:
         if order == "fewest-preemptions":
             kind = FewestPreemptions
         if setting.rules.identical is not None:
-            if kind is not Search:
-                other = "workers=" if self._workers > 1 else f"order={order!r}"
+            if kind is not Search or setting.rules.crashes:
+                other = "workers=" if self._workers > 1 else "crashes=" if setting.rules.crashes else f"order={order!r}"
                 raise ExplorerUsageError(f"{other} and identical= do not go together; leave one of them out")
             kind = FoldedSearch
         return kind(setting, self._limits, order=order, stop_at=self._stop_at, progress=progress)

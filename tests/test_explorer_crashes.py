@@ -364,3 +364,18 @@ def test_case_F08_durable_content_is_part_of_the_state() -> None:
     result = explore(program, crashes=1)
     assert result.outcomes == {"returned None", "returned 0", "returned 1"}
     assert result.outcomes == explore(program, crashes=1, prune=False).outcomes
+
+
+@pytest.mark.parametrize("how", ["argument", "subject"])
+def test_a_program_that_crashes_has_no_folded_tasks(how: str) -> None:
+    """The tasks of the next process have names of their own, of which a declaration knows nothing."""
+    plain = counting(1, syncs=True)
+
+    def program() -> Subject:
+        subject = plain()
+        assert isinstance(subject, Subject)
+        subject.identical = ("main", "other") if how == "subject" else ()
+        return subject
+
+    with pytest.raises(ExplorerUsageError, match="crashes= and identical="):
+        explore(program, crashes=1, identical=["main", "other"] if how == "argument" else ())
