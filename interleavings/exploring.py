@@ -42,6 +42,7 @@ def explore(
     order: Order = "breadth",
     keep_going: bool = False,
     patience: int = 1_000,
+    strict: bool = False,
     allow: tuple[str, ...] = (),
     progress: Progress | None = None,
     workers: int = 1,
@@ -56,14 +57,22 @@ def explore(
     instead of states; `max_states` then bounds their number. `timers="anytime"` lets the earliest timer fire although
     something could still run, as it may when a step takes long. `order` decides which counterexample comes first: a
     shortest one ("breadth"), or one that interrupts tasks least ("fewest-preemptions"). `keep_going` collects the
-    outcomes of all schedules instead of stopping at the first failure. `patience` is how many timers may fire in a row
+    outcomes of all schedules instead of stopping at the first failure. With `strict` a task that failed fails the
+    schedule also when somebody awaited it and ignored the result. `patience` is how many timers may fire in a row
     without a step of the main coroutine. `workers` is how many processes share the search; they are forked, so any
     program will do, and what is found is the same.
     """
     _check(cancels, crashes, max_states, max_seconds, timers, order, patience)
     _check_workers(workers, prune, order)
     members = identical_from(identical) if identical else None
-    rules = Rules(cancels=cancels, crashes=crashes, atomic_callbacks=atomic_callbacks, timers=timers, identical=members)
+    rules = Rules(
+        cancels=cancels,
+        crashes=crashes,
+        atomic_callbacks=atomic_callbacks,
+        timers=timers,
+        identical=members,
+        strict=strict,
+    )
     limits = Limits(max_states=max_states, max_seconds=max_seconds, patience=patience)
     with Fence(tuple(allow)) as fence, paused_collection():
         setting = Setting(program, rules, fence, state, invariant)

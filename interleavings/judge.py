@@ -121,7 +121,9 @@ def _end(run: Run) -> Failure | None:
             )
         error = exception_of(task)
         assert error is not None
-        return _failure_from("unseen-exception", error, f"in {label}, which nobody awaited")
+        awaited = run.rules.strict and not task._log_traceback
+        seen = "which was awaited and ignored; the search is strict" if awaited else "which nobody awaited"
+        return _failure_from("unseen-exception", error, f"in {label}, {seen}")
     if run.subject.finish is not None:
         failure = _ask("finish", run.subject.finish)
         if failure is not None:

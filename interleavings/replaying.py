@@ -76,6 +76,7 @@ def replay(
         cancels=int(budgets.get("cancels", 0)),
         crashes=int(budgets.get("crashes", 0)),
         atomic_callbacks=bool(budgets.get("atomic_callbacks", False)),
+        strict=bool(budgets.get("strict", False)),
         timers=budgets.get("timers", "idle"),
         identical=identical_from(budgets["identical"]) if budgets.get("identical") else None,
     )

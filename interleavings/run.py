@@ -39,6 +39,7 @@ class Rules:
     fifo: bool = False
     timers: Literal["idle", "anytime"] = "idle"
     identical: Identical | None = None
+    strict: bool = False
 
 
 class Run:
@@ -120,11 +121,11 @@ class Run:
             self.unseen = [task for task in self.unseen if self._is_unseen(task)]
         return living
 
-    @staticmethod
-    def _is_unseen(task: Any) -> bool:
+    def _is_unseen(self, task: Any) -> bool:
+        """Whether nobody has looked at how a task failed; in a strict run an exception stays unseen for good."""
         if was_cancelled(task):
             return not task.looked_at
-        return bool(task._log_traceback)
+        return self.rules.strict or bool(task._log_traceback)
 
     def mains_ended(self) -> bool:
         """Say whether every main coroutine has ended."""
