@@ -12,6 +12,7 @@ from impl.barrier.asyncio_sections import AsyncioSection
 from impl.barrier.statistics import Recorder
 from impl.checkpointing.pending import SaveStatistics
 from impl.checkpointing.publication import Written
+from impl.checkpointing.save_log import SaveLog
 from impl.pinned_pool import PinnedPool
 
 from ..follower import Coverage, Follower, Remembered
@@ -38,6 +39,7 @@ def register_barrier() -> None:
     # Statistics are written and never read by the run: durations and counts of what happened before.
     register_walker(Recorder, lambda recorder: ())
     register_walker(SaveStatistics, lambda figures: (figures.name, figures.kind))
+    register_walker(SaveLog, lambda log: (*log._saves, log._completed, log._failed, log._skipped, log._last_failed))
     register_walker(Written, lambda written: (written.published,))
     register_walker(CheckpointBarrier, _without_event_numbers)
     register_walker(AsyncioSection, _without_event_numbers)
