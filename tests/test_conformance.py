@@ -191,9 +191,8 @@ def test_an_unreadable_trace_gets_one_clear_line_and_status_2(
             ["check", "nonesuch"],
             "no scenario 'nonesuch'; there are: barrier, queue, misuse, commit",
         ),
-        (["check", "barrier", "--crashes", "1"], "--crashes is not built yet"),
+        (["check", "barrier", "--crashes", "1"], "barrier does not say what survives a crash"),
         (["check", "barrier", "--workers", "0"], "workers=0"),
-        (["check", "barrier", "--ray", "local"], "--ray is not built yet"),
         (["check", "barrier", "--cancels", "-1"], "cancels=-1"),
         (["explain", "not-there.json", "-o", "page.html"], "not-there.json: cannot be read"),
         (["validate", "not-there.jsonl"], "the trace not-there.jsonl cannot be opened"),
@@ -202,7 +201,7 @@ def test_an_unreadable_trace_gets_one_clear_line_and_status_2(
 def test_wrong_use_gets_one_clear_line_and_status_2(
     arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Unknown scenarios and parts not built yet say so in one line."""
+    """Unknown scenarios, numbers that are none and files that are not there are said in one line."""
     assert main(arguments) == 2
     error = capsys.readouterr().err
     assert says in error
