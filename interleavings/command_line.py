@@ -55,7 +55,6 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--no-prune", action="store_true", help="enumerate schedules instead of states")
     check.add_argument("--max-seconds", type=float, help="stop each scenario after this time; the verdict is bounded")
     check.add_argument("--workers", type=int, default=1, help="processes that share each search; the same is found")
-    check.add_argument("--ray", help="a Ray cluster (not built yet)")
     check.add_argument("--json", metavar="FILE", help="also write the results as JSON")
     check.add_argument("--output", metavar="DIR", default="build/counterexamples", help="where traces are written")
     replay = commands.add_parser("replay", help="walk a trace again")
@@ -111,8 +110,6 @@ def _list(console: Console) -> int:
 
 
 def _check(chosen: argparse.Namespace, console: Console) -> int:
-    if chosen.ray:
-        raise WrongUse("--ray is not built yet")
     from .scenarios import SCENARIOS, UnknownScenario, scenario_named
 
     try:
@@ -268,7 +265,10 @@ def _replay(path: str, console: Console) -> int:
     try:
         program = getattr(import_module(module), name)
     except (ImportError, AttributeError):
-        raise TraceUnreadable(f"{path}: its program {module}:{name} is not there any more") from None
+        raise TraceUnreadable(
+            f"{path}: its program {module}:{name} cannot be imported: it is not there any more, or its folder is not "
+            "on the path; go to that folder, or name it in PYTHONPATH"
+        ) from None
     result = replay(program, trace)
     console.print(result.describe())
     return {"reproduced": FAILS, "failed": FAILS, "stale": OPEN}.get(result.outcome, HOLDS)
