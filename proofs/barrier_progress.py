@@ -20,6 +20,7 @@ from spec.barrier import (
     OUTSIDE,
     QUEUED,
     SILENT,
+    SOUND,
     WAITING,
     BarrierScope,
     barrier,
@@ -65,6 +66,18 @@ def fenced_is_outside(s: Value, w: Value) -> Value:
     return implies(s.lease[w] == FENCED, s.at[w] == OUTSIDE)
 
 
+@about("all_writers", without="every unfinished state goes on")
+def no_child_where_there_are_none(s: Value, w: Value) -> Value:
+    """In a scope without children no writer has one. Needed to go on: nobody waits for a step that nobody can take."""
+    return implies(s.children == 0, s.child[w] == NO_CHILD)
+
+
+@about("all_writers", without="somebody can always help")
+def leases_are_sound_where_there_are_none(s: Value, w: Value) -> Value:
+    """In a scope without leases none is over. Needed to go on: nothing there would give such a slot back."""
+    return implies(s.leases == 0, s.lease[w] == SOUND)
+
+
 @about(without="the measure is never below nothing")
 def silences_are_numbered(s: Value) -> Value:
     """No more holders fall silent than the scope allows. Needed for the measure: waking up again comes to an end."""
@@ -77,6 +90,8 @@ STRENGTHENING: tuple[Conjunct, ...] = (
     checkpoint_stands_somewhere,
     fenced_is_outside,
     silences_are_numbered,
+    no_child_where_there_are_none,
+    leases_are_sound_where_there_are_none,
 )
 
 

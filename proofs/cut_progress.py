@@ -15,12 +15,15 @@ from spec.cut.state import (
     CAPTURED,
     CLAIMED,
     DRAINING,
+    FULL,
     GENERATING,
     GIVEN_UP,
     NO_ENTRY,
+    NO_LEASE,
     NO_SLOT,
     OUTSIDE_WINDOW,
     RESERVED,
+    SNAPSHOT,
     WRITING,
     any_reserved,
     any_spare,
@@ -85,6 +88,18 @@ def written_in_the_background(s: Value) -> Value:
     return implies(s.window == WRITING, s.background == 1)
 
 
+@about(without="a save under way goes on")
+def snapshots_are_of_the_scope(s: Value) -> Value:
+    """A save is a full one, or a snapshot where the scope has them. Needed to go on: elsewhere none is skipped."""
+    return (s.kind == FULL) | ((s.kind == SNAPSHOT) & (s.snapshots != 0))
+
+
+@about("prompts", without="a save under way goes on")
+def no_lease_where_there_are_none(s: Value, p: Value) -> Value:
+    """In a scope without leases no writer has one. Needed to go on: there none would end, and the drain would wait."""
+    return implies(s.leases == 0, s.lease[p] == NO_LEASE)
+
+
 STRENGTHENING: tuple[Conjunct, ...] = (
     values_are_declared,
     image_values_are_declared,
@@ -94,14 +109,17 @@ STRENGTHENING: tuple[Conjunct, ...] = (
     bits_are_bits,
     save_is_at_a_stage,
     written_in_the_background,
+    snapshots_are_of_the_scope,
+    no_lease_where_there_are_none,
 )
 
 
 @about("prompts")
 def untouched_run(s: Value, p: Value) -> Value:
-    """At the start nothing is in trouble and no gate passed."""
+    """At the start nothing is in trouble, no gate passed, and no snapshot under way."""
     empty_image = s.image_ledger[p] == NO_ENTRY
-    return (s.trouble[p] == GENERATING) & (s.gate_passed == 0) & (s.columns == 0) & empty_image
+    at_rest = (s.gate_passed == 0) & (s.columns == 0) & (s.kind == FULL)
+    return (s.trouble[p] == GENERATING) & at_rest & empty_image
 
 
 @about(without="drain_pool raises the rank")

@@ -21,7 +21,7 @@ from spec.machine import Action, Machine
 
 from .conjuncts import Conjunct
 from .obligations import Induction, Obligation, Question, indexes_of, obligation, question, step_of
-from .symbols import SymbolicState
+from .symbols import SymbolicState, guard_of
 from .terms import Terms
 
 Measure = Sequence[Value]
@@ -96,10 +96,10 @@ def _ask(waiting: Waiting, terms: Terms, state: SymbolicState, goals: list[tuple
 
 
 def enabled_somewhere(machine: Machine, action: Action, state: Any) -> Value:
-    """An action is enabled, at one index at least."""
+    """A scope has the action, and it is enabled at one index at least."""
     if action.each is None:
-        return machine.evaluate(action, state)[0]
-    return any_of(Domain(action.each, None), lambda i: machine.evaluate(action, state, i)[0])
+        return guard_of(machine, action, state)
+    return any_of(Domain(action.each, None), lambda i: guard_of(machine, action, state, i))
 
 
 def _no_longer(waiting: Waiting, name: str) -> Callable[[Terms], Question]:
@@ -119,8 +119,8 @@ def _no_longer(waiting: Waiting, name: str) -> Callable[[Terms], Question]:
             assert action.each is not None
             helpers[f"who may {helper}"] = action.each
             index = Symbol("constant", f"who may {helper}")
-            could = terms.term(machine.evaluate(action, step.before, index)[0])
-            can = terms.term(machine.evaluate(action, step.after, index)[0])
+            could = terms.term(guard_of(machine, action, step.before, index))
+            can = terms.term(guard_of(machine, action, step.after, index))
             goals.append((f"{helper} stays possible", z3.Or(over, lower, z3.Not(could), can)))
         return _ask(waiting, terms, step.before, goals, also=(step.guard,), step=step, indexes=helpers)
 
