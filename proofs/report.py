@@ -9,7 +9,7 @@ from pathlib import Path
 from .checks import BoundedOutcome
 from .conjuncts import Conjunct
 from .discharging import Outcome, Proved, Refuted
-from .inductions import ARGUMENTS
+from .inductions import ARGUMENTS, foundations
 
 README = Path(__file__).resolve().parent / "README.md"
 
@@ -73,9 +73,8 @@ def text(by_argument: Sequence[Sequence[Outcome]], bounded: Sequence[BoundedOutc
     for argument, outcomes in zip(ARGUMENTS, by_argument, strict=True):
         lines += _argument(argument.induction(argument.machine).name, argument.machine.name, outcomes)
         held = argument.induction(argument.machine)
-        resting = [a for a in ARGUMENTS if a.induction(a.machine).strengthening == held.rests_on]
-        if resting:
-            lines.append(f"Rests on the strengthening of `{resting[0].induction(resting[0].machine).name}`.\n")
+        if resting := foundations(held):
+            lines.append(f"Rests on the strengthening of {', '.join(f'`{other.name}`' for other in resting)}.\n")
         lines += _conjuncts("conjunct", held.strengthening)
         if held.supposes or held.lemmas:
             lines += _conjuncts("supposed, or true of finite sets", (*held.supposes, *held.lemmas))

@@ -11,13 +11,13 @@ from model_states import reachable
 from proof_outcomes import outcomes_of
 
 import spec.catalogue
-from proofs import barrier_exclusion, barrier_progress
+from proofs import barrier_exclusion, barrier_progress, cut_bounds
 from proofs.barrier_exclusion import open_cut_heads_the_queue
 from proofs.conjuncts import about
 from proofs.discharging import Proved, Refuted, Unknown, allowed_by_the_laws, discharge
-from proofs.inductions import ARGUMENTS
+from proofs.inductions import ARGUMENTS, foundations
 from proofs.obligations import Definition, Obligation, Question, assumed, obligations_of
-from proofs.ranking import enabled_somewhere
+from proofs.ranking import Height, enabled_somewhere, obligation_of_height
 from proofs.symbols import SymbolicState
 from proofs.terms import NUMBERS, Terms
 from spec.barrier import BarrierScope, barrier
@@ -101,8 +101,8 @@ def test_what_an_argument_rests_on_is_proved_by_another():
     for argument in ARGUMENTS:
         held = argument.induction(argument.machine)
         assert not set(held.rests_on) & set(held.strengthening)
-        if held.rests_on:
-            assert held.rests_on in [a.induction(a.machine).strengthening for a in ARGUMENTS if a is not argument]
+        others = [other for other in foundations(held) if other.machine is held.machine]
+        assert set(held.rests_on) == {conjunct for other in others for conjunct in other.strengthening}
 
 
 @pytest.mark.parametrize(("argument", "claim"), SUPPOSED, ids=[c.name for _, c in SUPPOSED])
@@ -220,6 +220,27 @@ def holds_everywhere(conjunct, model, state, *indexes):
     _, domain = conjunct.indexes[len(indexes)]
     members = range(-1, 9) if domain == NUMBERS else model.domains[domain]
     return all(holds_everywhere(conjunct, model, state, *indexes, i) for i in members)
+
+
+@pytest.mark.parametrize(
+    ("module", "height"),
+    [
+        (barrier_progress, Height({"all_writers": 6, "all_checkpointers": 3}, (7, 3), lambda s: 0)),
+        (cut_bounds, Height({"prompts": 20}, (10, 3), cut_bounds.of_the_scope)),
+        (cut_bounds, Height({"prompts": 25}, (10, 3), lambda s: s.epochs)),
+    ],
+    ids=["writers", "prompts", "saves"],
+)
+def test_a_height_that_is_too_low_is_refuted(module, height):
+    """By a state that is higher: the bound of the rank is none that anything is below."""
+    assert isinstance(discharge(obligation_of_height("too low", module.induction(), height)).verdict, Refuted)
+
+
+def test_a_height_with_a_variable_in_it_is_refused():
+    """It would rise with the rank."""
+    rising = Height({}, (), lambda s: 1000 * (s.version + 1))
+    with pytest.raises(ValueError, match="'version'"):
+        obligation_of_height("rising", cut_bounds.induction(), rising).ask(Terms())
 
 
 def test_a_refutation_names_state_step_and_what_breaks():
