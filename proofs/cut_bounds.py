@@ -1,9 +1,9 @@
 """No run of the cut is endless, for any size: its rank, which every action of progress raises, is bounded.
 
-What could grow without end are version and epoch. The epoch is one of the scope's. With stamps the version is never
-beyond the step behind the dispatch cursor, and the cursor counts admissions, each of which admitted some prompt for the
-first time; without stamps each train step trains some prompt for the first time. So neither exceeds the number of
-prompts, and a crash takes both back together: the image has them of one instant.
+What could grow without end are version and epoch. The epoch is one of the scope's (`loader`). With stamps the version
+is never beyond the step behind the dispatch cursor, and the cursor counts admissions, each of which admitted some
+prompt for the first time; without stamps each train step trains some prompt for the first time. So neither exceeds the
+number of prompts, and a crash takes both back together: the image has them of one instant.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from spec.cut.state import (
     ADMITTED,
     CAPTURED,
     FENCED,
-    LOADER_READ,
     NO_ACCOUNT,
     READY,
     TRAINED,
@@ -26,7 +25,7 @@ from spec.cut.state import (
 from spec.expression import Value, count, implies, not_, where
 from spec.machine import Machine
 
-from . import cut_ownership, cut_progress, cut_stamps
+from . import cut_loader, cut_ownership, cut_progress, cut_stamps
 from .conjuncts import Conjunct, about
 from .obligations import Induction, Obligation
 from .ranking import Height, obligation_of_height
@@ -87,13 +86,6 @@ def image_being_written_is_bounded(s: Value) -> Value:
     return implies(s.window == WRITING, version & (cursor <= admitted_once_in_image(s)))
 
 
-@about(without="the rank is bounded")
-def epoch_is_of_the_scope(s: Value) -> Value:
-    """No epoch is beyond the last one. Needed for the bound, and of the image by a restore from it."""
-    read = (s.window >= LOADER_READ) | (s.window == WRITING)
-    return (s.epoch <= s.epochs - 1) & implies(read, s.image_epoch <= s.epochs - 1)
-
-
 @about("prompts", without="the rank is bounded")
 def lease_is_declared(s: Value, p: Value) -> Value:
     """A lease is at one of its stages. Needed for the bound, in which each counts."""
@@ -112,20 +104,21 @@ STRENGTHENING: tuple[Conjunct, ...] = (
     open_step_was_admitted,
     image_of_the_version,
     image_being_written_is_bounded,
-    epoch_is_of_the_scope,
     lease_is_declared,
     saves_are_numbered,
 )
 
 
-@about(without="")
+@about()
 def nothing_done(s: Value) -> Value:
-    """At the start no step is done, and the scope says how many epochs and saves there may be."""
-    saves = (s.saves_left >= 0) & (s.snapshots_left >= 0)
-    return (s.version == 0) & (s.epoch == 0) & (s.epochs >= 1) & saves
+    """At the start no step is done, and the scope says how many saves there may be."""
+    return (s.version == 0) & (s.saves_left >= 0) & (s.snapshots_left >= 0)
 
 
-ASSUMES = "what `ownership`, `stamps` and `run` assume; that saves are asked for, and faults happen, finitely often"
+OF_THE_RUN = cut_progress.STRENGTHENING
+ASSUMES = (
+    "what `ownership`, `stamps`, `loader` and `run` assume; that saves are asked for, and faults happen, finitely often"
+)
 EXCLUDES = "how soon a run ends, and that an unfinished one outside a save can go on (see `run`)"
 
 
@@ -137,7 +130,7 @@ def induction(machine: Machine = cut) -> Induction:
         scope_type=CutScope,
         properties=(),
         strengthening=STRENGTHENING,
-        rests_on=(*cut_ownership.STRENGTHENING, *cut_stamps.STRENGTHENING, *cut_progress.STRENGTHENING),
+        rests_on=(*cut_ownership.STRENGTHENING, *cut_stamps.STRENGTHENING, *cut_loader.STRENGTHENING, *OF_THE_RUN),
         initial=(cut_ownership.empty_run, cut_stamps.empty_run, cut_progress.untouched_run, nothing_done),
         assumes=ASSUMES,
         excludes=EXCLUDES,

@@ -1,7 +1,7 @@
 """What is proved of `no_stall` for any size: every action of progress raises the rank, and a save under way goes on.
 
-So no run without faults is endless, and none ends inside a save. That an unfinished run outside a save can go on rests
-on permits, stamps and capacities, which is counting: it is enumerated within scopes only.
+The rank is bounded (`cut_bounds`), so no run without faults is endless; and none ends inside a save. That an unfinished
+run outside a save can go on rests on permits, stamps and capacities, which is counting: it is enumerated within scopes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from spec.cut import CutScope, cut
-from spec.cut.rollout import of_next_batch
 from spec.cut.state import (
     ADMITTED,
     CAPTURED,
@@ -32,7 +31,7 @@ from spec.cut.training import before, eligible
 from spec.expression import Value, all_of, any_of, implies, not_
 from spec.machine import Machine
 
-from . import cut_ownership
+from . import cut_loader, cut_ownership
 from .conjuncts import Conjunct, about
 from .obligations import Induction, Obligation
 from .ranking import Rising, obligations_of_rising
@@ -128,12 +127,6 @@ def steps_take_something(s: Value) -> Value:
     return s.batch_size >= 1
 
 
-@about(without="reserve_batch raises the rank")
-def next_batch_has_a_prompt(s: Value) -> Value:
-    """While the epoch is not over the loader's next batch has a prompt."""
-    return implies(s.epoch_over == 0, any_of(s.prompts, lambda p: of_next_batch(s, p)))
-
-
 @about(without="drain_pool raises the rank")
 def some_spare_is_the_first(s: Value) -> Value:
     """A pool that is not empty has a first spare."""
@@ -154,13 +147,11 @@ def some_eligible_is_the_first(s: Value) -> Value:
     return implies(any_of(s.prompts, lambda p: eligible(s, p)), any_of(s.prompts, first))
 
 
-ASSUMES = (
-    "while its epoch is not over the loader's next batch has a prompt, which is enumerated (loader_agrees); "
-    "a train step takes one group at least"
-)
+ASSUMES = "what `ownership` and `loader` assume; a train step takes one group at least"
 EXCLUDES = (
-    "that an unfinished run outside a save can go on, which rests on permits and stamps, and that the rank is bounded, "
-    "which rests on the ranges of version and epoch: both are enumerated only"
+    "that an unfinished run outside a save can go on, which is enumerated only: if all permits are taken, some taken "
+    "group must be one that the next step waits for, and that is a count of counts: the groups of each step, summed "
+    "over the steps from version to cursor, held against a capacity that is a product, step size times lookahead + 1"
 )
 
 
@@ -172,11 +163,11 @@ def induction(machine: Machine = cut) -> Induction:
         scope_type=CutScope,
         properties=(),
         strengthening=STRENGTHENING,
-        rests_on=cut_ownership.STRENGTHENING,
+        rests_on=(*cut_ownership.STRENGTHENING, cut_loader.next_batch_has_a_prompt),
         initial=(cut_ownership.empty_run, untouched_run),
         assumes=ASSUMES,
         excludes=EXCLUDES,
-        supposes=(steps_take_something, next_batch_has_a_prompt),
+        supposes=(steps_take_something,),
         lemmas=(some_spare_is_the_first, some_eligible_is_the_first),
         for_all=True,
         counts=True,

@@ -81,6 +81,8 @@ class Induction:
     """What is taken for granted of the state before a step; `assumes` says it in words."""
     lemmas: Sequence[Conjunct] = ()
     """What is true of every state, for no other reason than that domains are finite."""
+    follows: Sequence[Conjunct] = ()
+    """What follows from the strengthening in every state, for others to rest on."""
     definitions: tuple[Definition, ...] = ()
     """More indexes at which the strengthening is assumed."""
 
@@ -214,9 +216,20 @@ def obligations_of(induction: Induction) -> list[Obligation]:
 
         return ask
 
+    def consequence(claim: Conjunct) -> Callable[[Terms], Question]:
+        def ask(terms: Terms) -> Question:
+            state = SymbolicState(machine, induction.scope_type)
+            return question(
+                induction, terms, state, wanted((claim,), state, terms), indexes_of((*strengthening, claim))
+            )
+
+        return ask
+
     found = [obligation(induction, f"{induction.name}: initiation", initiation)]
     for name in machine.actions:
         found.append(obligation(induction, f"{induction.name}: consecution of {name}", consecution(name)))
+    for other in induction.follows:
+        found.append(obligation(induction, f"{induction.name}: {other.name} follows", consequence(other)))
     for name in induction.properties:
         known = machine.properties[name]
         for claim in known.claims:
