@@ -9,11 +9,11 @@ from spec.cut import CutScope, cut
 from spec.cut.properties import loader_agrees
 from spec.cut.rollout import of_next_batch
 from spec.cut.state import LOADER_READ, OUTSIDE_WINDOW, WRITING
-from spec.expression import Value, any_of, implies, where
+from spec.expression import Symbol, Value, any_of, implies, where
 from spec.machine import Machine
 
 from .conjuncts import Conjunct, about
-from .obligations import Induction
+from .obligations import Definition, Induction
 from .terms import NUMBERS
 
 
@@ -87,5 +87,5 @@ def induction(machine: Machine = cut) -> Induction:
         excludes=EXCLUDES,
         supposes=(epochs_have_a_batch, batches_have_a_prompt),
         follows=(next_batch_has_a_prompt,),
-        for_all=True,
+        definitions=(Definition("next batch", NUMBERS, lambda: Symbol("variable", "cursor")),),
     )
