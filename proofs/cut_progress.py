@@ -149,10 +149,10 @@ def some_eligible_is_the_first(s: Value) -> Value:
 
 ASSUMES = "what `ownership` and `loader` assume; a train step takes one group at least"
 EXCLUDES = (
-    "that an unfinished run outside a save can go on, which is enumerated only. It needs two counts over steps that the "
-    "laws stated here do not give: that the next step has its groups or a shortfall (stamps_complete), and that the "
-    "permits are not all with later steps, where the groups of each step are summed over the steps from version to "
-    "cursor and held against a capacity that is a product, step size times lookahead + 1"
+    "that an unfinished run outside a save can go on, which is enumerated only. It needs two counts over steps that "
+    "the laws stated here do not give: that the next step has its groups or a shortfall (stamps_complete), and that "
+    "the permits are not all with later steps, where the groups of each step are summed over the steps from version "
+    "to cursor and held against a capacity that is a product, step size times lookahead + 1"
 )
 
 

@@ -75,6 +75,7 @@ def scope_of(run: Mapping[str, Any]) -> Mapping[str, int]:
         "spares": 1,
         "borrow": 1,
         "background": 1,
+        "replay_free": 0,
         # Off: columns are written or not, as the user's train step likes; see `_write_back`.
         "write_back": 0,
     }
