@@ -63,6 +63,7 @@ FOREIGN = (
     ("interleavings/scenarios/*", {"torch"}, LAZILY, "the programs explored commit real tensors"),
     ("interleavings/conformance*", {"torch"}, LAZILY, "the runs driven commit real tensors"),
     ("proofs/*", {"z3"}, ANYWHERE, "the solver"),
+    ("proofs/contracts.py", {"crosshair"}, LAZILY, "runs what is written in C out of its sight"),
     ("spec/arrays/*", {"torch"}, ANYWHERE, "the array engine, an extra, loaded on demand"),
     ("spec/compiled/*", {"numba", "numpy", "llvmlite"}, ANYWHERE, "the compiled engine, an extra, loaded on demand"),
 )
