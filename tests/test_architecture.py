@@ -59,6 +59,7 @@ FOREIGN = (
     ("impl/ray/*", {"ray"}, ANYWHERE, "adapts the barrier to Ray, an extra; imported by its own name alone"),
     ("impl/store/*", {"torch", "safetensors"}, LAZILY, "tensors lie in safetensors files"),
     ("impl/demo*", {"torch", "rich"}, ANYWHERE, "trains a real policy and prints a table; examples/grpo shares parts"),
+    ("interleavings/on_ray.py", {"ray"}, LAZILY, "adapts the explorer's workers to Ray, an extra"),
     ("interleavings/pytest_plugin.py", {"pytest"}, ANYWHERE, "adapts pytest; the explorer itself never imports it"),
     ("interleavings/scenarios/*", {"torch"}, LAZILY, "the programs explored commit real tensors"),
     ("interleavings/conformance*", {"torch"}, LAZILY, "the runs driven commit real tensors"),

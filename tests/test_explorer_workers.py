@@ -148,7 +148,7 @@ def test_interrupted_search_says_what_it_covered() -> None:
     result = explore(barrier_subject(3, 3), workers=2, progress=press)
     assert (result.verdict, result.why) == ("bounded", "interrupted")
     assert result.states is not None
-    assert result.states >= 500
+    assert result.states >= 50
     assert "covered" in result.summary()
     assert multiprocessing.active_children() == []
 

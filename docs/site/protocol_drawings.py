@@ -23,7 +23,16 @@ from spec.scalar_nodes import Node as ScalarNode
 from spec.scopes import SMALL
 
 #: Together these take every way of a prompt that any small scope takes; a test compares.
-SCOPES_OF_A_PROMPT = ("background", "borrow", "retries", "replay_free", "windowed", "short_dropped", "remainder", "leases")
+SCOPES_OF_A_PROMPT = (
+    "background",
+    "borrow",
+    "retries",
+    "replay_free",
+    "windowed",
+    "short_dropped",
+    "remainder",
+    "leases",
+)
 #: Each feature is on in one of them, since a feature that is off reads nothing; scopes with further actions are added.
 SCOPES_OF_A_MATRIX = (
     "one_pair", "retries", "spares", "borrow", "snapshots", "epochs", "failed_saves", "replay_free", "windowed_tight",

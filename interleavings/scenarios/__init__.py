@@ -17,7 +17,7 @@ from . import retries as _retries
 from . import samplers as _samplers
 from . import spares as _spares
 from . import watchdog as _watchdog
-from .scenario import Scenario
+from .scenario import RUN, Scenario
 
 SCENARIOS: dict[str, Scenario] = {
     scenario.name: scenario
@@ -32,7 +32,6 @@ SCENARIOS: dict[str, Scenario] = {
 }
 # What has to fail: each shows that the explorer finds the fault that it is about. Asked for by name only.
 CONTROLS: dict[str, Scenario] = {scenario.name: scenario for scenario in (_gate.IN_SLOT,)}
-RUN = "run_"
 
 
 class UnknownScenario(KeyError):
