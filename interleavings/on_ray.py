@@ -23,7 +23,7 @@ from .team import Gone, Seat
 from .workers import Answers, Farewell, Job, Known, Learnt, Raised, WorkerSearch, answer_to, begin_collecting
 
 LOCAL = "local"
-_PATIENCE_AT_THE_START = 60.0
+PATIENCE_AT_THE_START = 60.0
 
 
 def imported_ray() -> Any:
@@ -174,9 +174,9 @@ class RayWorkers:
         """Wait for the oldest answer of each."""
         places = {seat.asked[0]: place for place, seat in enumerate(seats) if seat.asked}
         waiting = list(places)
-        limit = _PATIENCE_AT_THE_START if seconds is None else min(seconds, _PATIENCE_AT_THE_START)
+        limit = PATIENCE_AT_THE_START if seconds is None else min(seconds, PATIENCE_AT_THE_START)
         some, _ = self._ray.wait(waiting, num_returns=1, timeout=limit)
-        if not some and limit == _PATIENCE_AT_THE_START and not any(seat.begun for seat in seats):
+        if not some and limit == PATIENCE_AT_THE_START and not any(seat.begun for seat in seats):
             raise ExplorerUsageError(
                 f"ray=: no worker has started within {limit:g} s; likely cause: other work has the cluster's processors"
             )
@@ -209,7 +209,10 @@ class RaySeat:
             answer: Learnt | Raised = self._ray.get(self.asked.popleft())
         except self._ray.exceptions.RayActorError as gone:
             self.asked.clear()
-            raise Gone(f"on Ray ({type(gone).__name__})") from None
+            how = (
+                f"({type(gone).__name__})" if self.begun else f"before they began: {str(gone).strip().splitlines()[-1]}"
+            )
+            raise Gone(f"on Ray {how}") from None
         return answer
 
     def farewell(self, seconds: float) -> Farewell | None:

@@ -19,6 +19,7 @@ from .outcome import Progress
 from .reference_engine import Search
 
 LOCAL = "local"
+PATIENCE_AT_THE_START = 60.0
 
 
 def imported_ray() -> Any:
@@ -105,13 +106,21 @@ def search(
 class RayOwner:
     """An owner in a process of the cluster. It returns its parts apart, so that each goes where it is wanted."""
 
+    _owner: Owner
+
     def __init__(self, plan: Plan, number: int) -> None:
-        self._owner = Owner(plan, number)
-        self._initial = plan.initial
+        self._plan, self._number = plan, number
+
+    def here(self) -> None:
+        """Nothing: whoever answers has started."""
+
+    def prepare(self) -> None:
+        """Compile what there is to compile."""
+        self._owner = Owner(self._plan, self._number)
 
     def begin(self) -> tuple[bool, Inserted]:
         """Put the initial state in."""
-        return self._owner.begin(self._initial)
+        return self._owner.begin(self._plan.initial)
 
     def expand(self) -> list[Expanded | Batch]:
         """The first step of a round: a report, and a batch for each owner."""
@@ -148,13 +157,25 @@ class RayOwners:
         self.number = plan.owners
         self._kind = self._ray.remote(RayOwner).options(num_cpus=1)
         self._levels: list[list[Any]] = [[] for _ in range(self.number)]
+        self.actors = [self._kind.remote(plan, owner) for owner in range(self.number)]
+        self._wait_for_all()
         # The first compiles what there is to compile; the others find it on disk, on the same machine at least.
-        self.actors = [self._started(0)]
-        self._ray.wait([self.actors[0].roll_back.remote(plan.before_anything)])
-        self.actors += [self._started(owner) for owner in range(1, self.number)]
+        self._ray.get(self.actors[0].prepare.remote())
+        for actor in self.actors[1:]:
+            actor.prepare.remote()
 
-    def _started(self, owner: int) -> Any:
-        return self._kind.remote(self._plan, owner)
+    def _wait_for_all(self) -> None:
+        errors = self._ray.exceptions
+        try:
+            self._ray.get([actor.here.remote() for actor in self.actors], timeout=PATIENCE_AT_THE_START)
+        except errors.GetTimeoutError:
+            raise UnknownName(
+                f"--ray: not all of {self.number} owners have started within {PATIENCE_AT_THE_START:g} s; likely "
+                "cause: other work has the cluster's processors. Name fewer with --workers"
+            ) from None
+        except errors.RayActorError as fault:
+            reason = str(fault).strip().splitlines()[-1]
+            raise UnknownName(f"--ray: an owner cannot start in the cluster: {reason}") from None
 
     def stop(self) -> None:
         """Kill them all."""
@@ -206,5 +227,5 @@ class RayOwners:
                 self._answers([answer])
             except OwnersLost:
                 self._ray.kill(self.actors[owner])
-                self.actors[owner] = self._started(owner)
-                self._answers([self.actors[owner].take_over.remote(levels[owner], *self._levels[owner])])
+                actor = self.actors[owner] = self._kind.remote(self._plan, owner)
+                self._answers([actor.prepare.remote(), actor.take_over.remote(levels[owner], *self._levels[owner])])

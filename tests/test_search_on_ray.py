@@ -182,6 +182,26 @@ def test_without_ray_one_clear_error_says_how_to_install_it(monkeypatch: pytest.
         engines.search(machine, scope, (), pinned, Options(ray="local"))
 
 
+def test_cluster_that_is_busy_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other work has its processors: one clear error, and nothing is left waiting."""
+
+    class Busy:
+        def here(self) -> None:
+            pass
+
+    monkeypatch.setattr(on_ray, "PATIENCE_AT_THE_START", 0.5)
+    monkeypatch.setattr(spec_on_ray, "PATIENCE_AT_THE_START", 0.5)
+    busy = ray.remote(Busy).options(num_cpus=PROCESSORS).remote()
+    ray.get(busy.here.remote())
+    try:
+        with pytest.raises(ExplorerUsageError, match="other work"):
+            explore(explorer_programs.lost_update, ray="local", workers=2)
+        with pytest.raises(UnknownName, match="other work"):
+            owned("cut", "small/failures")
+    finally:
+        ray.kill(busy)
+
+
 # --------------------------------------------------------------------------------------------------- the machines
 
 

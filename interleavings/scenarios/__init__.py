@@ -5,6 +5,8 @@ Importing this package imports `impl` and `spec`; the explorer itself does not n
 
 from __future__ import annotations
 
+import logging
+
 from ..follower import Coverage
 from ..subject import Program
 from . import abort as _abort
@@ -32,6 +34,11 @@ SCENARIOS: dict[str, Scenario] = {
 }
 # What has to fail: each shows that the explorer finds the fault that it is about. Asked for by name only.
 CONTROLS: dict[str, Scenario] = {scenario.name: scenario for scenario in (_gate.IN_SLOT,)}
+
+
+# A scenario in which groups fail warns of it in each of its thousands of runs; where nobody has set up logging, as in a
+# worker on Ray, each warning would be written out.
+logging.getLogger("cleancut").addHandler(logging.NullHandler())
 
 
 class UnknownScenario(KeyError):
