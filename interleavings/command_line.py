@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("scenario", nargs="*", help="all of them when left out")
     check.add_argument("--quick", action="store_true", help="without names: only those that take a few seconds")
     check.add_argument("--cancels", type=int, help="cancellations anywhere; each scenario has its own default")
-    check.add_argument("--crashes", type=int, default=0, help="crashes anywhere (not built yet)")
+    check.add_argument("--crashes", type=int, help="crashes anywhere; without names, only of what can crash")
     check.add_argument("--no-prune", action="store_true", help="enumerate schedules instead of states")
     check.add_argument("--max-seconds", type=float, help="stop each scenario after this time; the verdict is bounded")
     check.add_argument("--workers", type=int, metavar="N", help="processes that share each search; the same is found")
@@ -105,7 +105,7 @@ def _list(console: Console) -> int:
     from .scenarios import CONTROLS, SCENARIOS
 
     for scenario in SCENARIOS.values():
-        console.print(f"{scenario.name:16} {scenario.sentence} (cancels {scenario.cancels})")
+        console.print(f"{scenario.name:16} {scenario.sentence} ({scenario.budgets()})")
     for scenario in CONTROLS.values():
         console.print(f"{scenario.name:16} {scenario.sentence} (a control, which has to fail)")
     return HOLDS
@@ -115,8 +115,6 @@ def _list(console: Console) -> int:
 
 
 def _check(chosen: argparse.Namespace, console: Console) -> int:
-    if chosen.crashes:
-        raise WrongUse("--crashes is not built yet")
     from .scenarios import SCENARIOS, UnknownScenario, scenario_named
 
     try:
@@ -124,6 +122,8 @@ def _check(chosen: argparse.Namespace, console: Console) -> int:
         scenarios = [scenario_named(name) for name in chosen.scenario] or every
     except UnknownScenario as fault:
         raise WrongUse(fault.args[0]) from None
+    if chosen.crashes is not None:
+        scenarios = _crashing(scenarios, chosen.crashes, named=bool(chosen.scenario))
     items, worst = [], HOLDS
     with _connected(chosen):
         for scenario in scenarios:
@@ -147,6 +147,21 @@ def _connected(chosen: argparse.Namespace) -> AbstractContextManager[Any]:
     return cluster(chosen.ray, chosen.workers)
 
 
+def _crashing(scenarios: Sequence[Any], crashes: int, *, named: bool) -> list[Any]:
+    """The same with another number of crashes; one that says nothing about what survives has none."""
+    if crashes < 0:
+        raise WrongUse(f"--crashes {crashes}: it is a number of times, 0 or more")
+    found = []
+    for scenario in scenarios:
+        if scenario.with_crashes is not None:
+            found.append(scenario.with_crashes(crashes))
+        elif not crashes:
+            found.append(scenario)
+        elif named:
+            raise WrongUse(f"--crashes {crashes}: {scenario.name} does not say what survives a crash; leave it out")
+    return found
+
+
 def _check_one(scenario: Any, chosen: argparse.Namespace, console: Console) -> tuple[dict[str, Any], int]:
     cancels = scenario.cancels if chosen.cancels is None else chosen.cancels
     coverage = Coverage()
@@ -156,6 +171,7 @@ def _check_one(scenario: Any, chosen: argparse.Namespace, console: Console) -> t
         result = explore(
             program,
             cancels=cancels,
+            crashes=scenario.crashes,
             timers=scenario.timers,
             prune=not chosen.no_prune,
             max_seconds=chosen.max_seconds,
@@ -168,8 +184,9 @@ def _check_one(scenario: Any, chosen: argparse.Namespace, console: Console) -> t
     drift = _drift(scenario, result, cancels, chosen)
     verdict = "inconclusive" if drift else result.verdict
     console.print(f"{scenario.name}: {drift or result.summary()}")
+    budgets = scenario.budgets(cancels)
     never = [name for name in scenario.actions() if not coverage.actions[name]]
-    console.print(f"  {scenario.sentence}; cancels {cancels}, {result.runs:,} runs, {result.seconds:.1f} s")
+    console.print(f"  {scenario.sentence}; {budgets}, {result.runs:,} runs, {result.seconds:.1f} s")
     if never and result.complete:
         console.print(f"  machine actions that no step took: {', '.join(never)}")
     path = _save_counterexample(scenario, result, Path(chosen.output), console)
@@ -187,6 +204,7 @@ def _check_one(scenario: Any, chosen: argparse.Namespace, console: Console) -> t
         "counterexample": str(path) if path else None,
         "why": drift or result.why,
         "cancels": cancels,
+        "crashes": scenario.crashes,
         "actions_taken": dict(coverage.actions),
         "actions_never_taken": never,
         "stutters": dict(coverage.stutters),
@@ -321,7 +339,8 @@ def _validate(chosen: argparse.Namespace, console: Console) -> int:
     from .validation.in_words import lines_about
 
     try:
-        expected = _about_how_many_lines(chosen.trace)
+        files = [_about_how_many_lines(path) for path in chosen.trace]
+        expected = None if None in files else sum(filter(None, files))
         with how_far(console, "following …", "lines") as shown:
             result = validate(
                 chosen.trace, lambda far: shown.at(far.lines, expected, f"following, {far.events:,} events …")

@@ -74,9 +74,12 @@ def budgets_of(setting: Setting) -> Mapping[str, Any]:
     rules = setting.rules
     budgets: dict[str, Any] = {
         "cancels": rules.cancels,
+        "crashes": rules.crashes,
         "atomic_callbacks": rules.atomic_callbacks,
         "timers": rules.timers,
     }
+    if rules.strict:
+        budgets["strict"] = True
     if rules.identical is not None:  # it decides in which order a set of tasks is gone through
         budgets["identical"] = [list(group) for group in rules.identical.groups]
     return budgets

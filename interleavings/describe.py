@@ -7,6 +7,7 @@ import contextvars
 from collections.abc import Sequence
 from typing import Any
 
+from .crashing import CRASH, Crash
 from .frames import describe_place, place_of
 from .loop import ExplorerHandle, ExplorerTimer, Job, callback_name
 from .run import Run, Target
@@ -17,6 +18,8 @@ from .trace import Step
 def describe_choice(run: Run, key: str, target: Target) -> Step:
     """Return the step that a choice of a live run is. Call it before the choice is done."""
     occurrence = 1 if isinstance(target, asyncio.Task) else _occurrence(key, target.key)
+    if isinstance(target, Crash):
+        return Step(CRASH, "", "", target.what, occurrence)
     if isinstance(target, ExplorerTimer):
         what = callback_name(target._callback, target._args or ())
         return Step("timer", target.owner, _place_of_owner(run, target.owner, target._callback), what, occurrence)

@@ -44,6 +44,7 @@ def explore(
     order: Order = "breadth",
     keep_going: bool = False,
     patience: int = 1_000,
+    strict: bool = False,
     allow: tuple[str, ...] = (),
     progress: Progress | None = None,
     workers: int | None = None,
@@ -52,21 +53,30 @@ def explore(
     """Explore every schedule of a program and return the verdict.
 
     `program` returns a fresh coroutine, or a `Subject`, each time it is called. `cancels` is how many times the
-    environment may cancel a task. `state` declares the shared state, `invariant` is asked in every state. `identical`
-    names tasks that do the same to the same (a list of names, or several lists): states that differ only in which of
-    them is which are one, and a declaration that is not true is refused. `prune=False` enumerates schedules instead of
-    states; `max_states` then bounds their number. `timers="anytime"` lets the earliest timer fire although something
-    could still run, as it may when a step takes long. `order` decides which counterexample comes first: a shortest one
-    ("breadth"), or one that interrupts tasks least ("fewest-preemptions"). `keep_going` collects the outcomes of all
-    schedules instead of stopping at the first failure. `patience` is how many timers may fire in a row without a step
-    of the main coroutine. `workers` is how many processes share the search (None: one); they are forked, so any program
-    will do, and what is found is the same. With `ray`, an address or "local", they are actors of a Ray cluster (None:
-    one a processor); the program must then have a name that they can import.
+    environment may cancel a task; `crashes` how many times the process may die, of a `Subject` that says what survives
+    (`durable`) and how it goes on (`recover`). `state` declares the shared state, `invariant` is asked in every state.
+    `identical` names tasks that do the same to the same (a list of names, or several lists): states that differ only in
+    which of them is which are one, and a declaration that is not true is refused. `prune=False` enumerates schedules
+    instead of states; `max_states` then bounds their number. `timers="anytime"` lets the earliest timer fire although
+    something could still run, as it may when a step takes long. `order` decides which counterexample comes first: a
+    shortest one ("breadth"), or one that interrupts tasks least ("fewest-preemptions"). `keep_going` collects the
+    outcomes of all schedules instead of stopping at the first failure. With `strict` a task that failed fails the
+    schedule also when somebody awaited it and ignored the result. `patience` is how many timers may fire in a row
+    without a step of the main coroutine. `workers` is how many processes share the search (None: one); they are forked,
+    so any program will do, and what is found is the same. With `ray`, an address or "local", they are actors of a Ray
+    cluster (None: one a processor); the program must then have a name that they can import.
     """
     _check(cancels, crashes, max_states, max_seconds, timers, order, patience)
     _check_workers(workers, ray, prune, order)
     members = identical_from(identical) if identical else None
-    rules = Rules(cancels=cancels, atomic_callbacks=atomic_callbacks, timers=timers, identical=members)
+    rules = Rules(
+        cancels=cancels,
+        crashes=crashes,
+        atomic_callbacks=atomic_callbacks,
+        timers=timers,
+        identical=members,
+        strict=strict,
+    )
     with _hired(workers, ray, tuple(allow)) as hired, Fence(tuple(allow)) as fence, paused_collection():
         limits = Limits(max_states=max_states, max_seconds=max_seconds, patience=patience)
         setting = Setting(program, rules, fence, state, invariant)
@@ -147,8 +157,9 @@ class _Verdict:
         if order == "fewest-preemptions":
             kind = FewestPreemptions
         if setting.rules.identical is not None:
-            if kind is not Search:
-                other = "workers= or ray=" if self._hired is not None else f"order={order!r}"
+            if kind is not Search or setting.rules.crashes:
+                crashes = "crashes=" if setting.rules.crashes else f"order={order!r}"
+                other = "workers= or ray=" if self._hired is not None else crashes
                 raise ExplorerUsageError(f"{other} and identical= do not go together; leave one of them out")
             kind = FoldedSearch
         return kind(setting, self._limits, order=order, stop_at=self._stop_at, progress=progress)
@@ -259,8 +270,6 @@ def _check(
     for name, number in (("cancels", cancels), ("crashes", crashes)):
         if type(number) is not int or number < 0:
             raise ExplorerUsageError(f"{name}={number!r}: it is a number of times, 0 or more")
-    if crashes:
-        raise ExplorerUsageError(f"crashes={crashes}: the explorer does not crash programs yet; use cancels=")
     if max_states is not None and (type(max_states) is not int or max_states < 1):
         raise ExplorerUsageError(f"max_states={max_states!r}: it is a number of states, 1 or more, or None")
     if max_seconds is not None and not max_seconds > 0:

@@ -2,8 +2,8 @@
 
 Two runs get the same identity only if living tasks (where each coroutine stands and all its frames hold, pending
 cancellations), ready handles with their arguments and contexts, timers relative to now, jobs, failures nobody has
-seen, budgets, what was declared and what the observer returned are alike. The order of the ready list is left out
-because any member may run next; the search in FIFO order puts it in.
+seen, budgets, what a crash would leave, what was declared and what the observer returned are alike. The order of the
+ready list is left out because any member may run next; the search in FIFO order puts it in.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ def _roots(run: Run) -> list[Any]:
 def shared_roots(run: Run) -> list[Any]:
     """Return what is read before any task: budgets, what was declared, and what the last assertions hold on to."""
     loop, subject = run.loop, run.subject
-    roots: list[Any] = [run.cancels_left, run.observed]
+    roots: list[Any] = [run.cancels_left, run.crashes_left, len(run.cancelled_labels), run.observed]
+    if run.crashes_left:
+        roots += [subject.durable, subject.recover]
     if loop.clock_read:
         roots.append(loop.now)
     if loop.random_seeded:

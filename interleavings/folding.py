@@ -67,8 +67,12 @@ def _begun(run: Run, identical: Identical) -> tuple[list[ExplorerTask], Walk]:
     walk.naming = Naming(identical)
     living = run.living()
     tasks = dict.fromkeys([*living, *run.mains])
-    folded = [task for task in tasks if identical.place(run.loop.label_of(task)) is not None]
-    others = [task for task in tasks if identical.place(run.loop.label_of(task)) is None]
+    folded: list[ExplorerTask] = []
+    others: list[ExplorerTask] = []
+    for task in tasks:
+        # A task of a factory of the program's own keeps its name: it has a hash of its own as well.
+        one_of_them = isinstance(task, ExplorerTask) and identical.place(task.label) is not None
+        (folded if one_of_them else others).append(task)
     others.sort(key=run.loop.label_of)
     _read(walk, [*shared_roots(run), len(living), *others])
     return folded, walk

@@ -87,10 +87,19 @@ class Stutter:
     reason: str
 
 
+@dataclass(frozen=True)
+class Resumed:
+    """An event after which the machine goes on from another state: a process that starts from what one left."""
+
+    action: str
+    """The machine's action that leads there, from where the other process was."""
+    state: Any
+
+
 Path = Sequence[tuple[str, int | None]]
 """Actions of the machine to take one after the other, each with its index."""
 
-Rule = Callable[[Event, Any], Path | Stutter]
+Rule = Callable[[Event, Any], Path | Stutter | Resumed]
 """What an event means for the machine in its present state."""
 
 View = Mapping[str, Hashable]
@@ -195,6 +204,10 @@ class Follower:
         if isinstance(path, Stutter):
             self._coverage.stutters[path.reason] += 1
             return []
+        if isinstance(path, Resumed):
+            self._coverage.actions[path.action] += 1
+            self.state = path.state
+            return [path.action]
         for action, index in path:
             step = self._model.step_named(self.state, action, index)
             if step is None:

@@ -29,6 +29,7 @@ from .readers import (
     BUILT_IN,
     Handler,
     constant,
+    only_atoms,
     read_exception,
     read_future,
     read_handle,
@@ -152,14 +153,17 @@ def _instance_handler(kind: type, declared: bool) -> Handler:
     tag = ("instance", kind.__module__, kind.__qualname__)
 
     def handle(walk: Walk, value: Any) -> None:
-        walk.out.append(tag)
         stack = walk.stack
         if has_dict:
             attributes = value.__dict__
-            walk.out.append(tuple(attributes))
-            held = list(attributes.values())
-            held.reverse()
-            stack.extend(held)
+            held = tuple(attributes.values())
+            if only_atoms(map(type, held)):
+                walk.out.append((tag, tuple(attributes), held))
+            else:
+                walk.out.append((tag, tuple(attributes)))
+                stack.extend(held[::-1])
+        else:
+            walk.out.append(tag)
         if slots:
             unset = []
             for name, member in slots:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def judge(run: Run, options: dict[str, Target]) -> Failure | None:
     """Return the failure of this state, if it has one. Sets the run's `outcome` when it has come to its end."""
     if run.escaped is not None:
-        return _failure_from("exception", run.escaped, "escaped from the event loop")
+        return _failure_from("exception", run.escaped, run.escaped_from)
     if run.loop.unhandled:
         return _unhandled(run.loop.unhandled[0])
     if run.invariant is not None:
@@ -121,7 +121,9 @@ def _end(run: Run) -> Failure | None:
             )
         error = exception_of(task)
         assert error is not None
-        return _failure_from("unseen-exception", error, f"in {label}, which nobody awaited")
+        awaited = run.rules.strict and not task._log_traceback
+        seen = "which was awaited and ignored; the search is strict" if awaited else "which nobody awaited"
+        return _failure_from("unseen-exception", error, f"in {label}, {seen}")
     if run.subject.finish is not None:
         failure = _ask("finish", run.subject.finish)
         if failure is not None:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 Handler: TypeAlias = "Callable[[Walk, Any], None]"
 
 ATOMS = frozenset({int, str, bytes, bool, float, complex, type(None), type(...)})
+# Given the types of some values. What holds atoms alone is written as one tuple, which is what makes states cheap.
+only_atoms = ATOMS.issuperset
 # Their hashes do not depend on addresses or on PYTHONHASHSEED, so the order a set is iterated in is a part of it.
 _STABLE_HASH = frozenset({int, bool, float, ExplorerTask, ExplorerFuture})
 
@@ -54,18 +56,25 @@ def read_text(walk: Walk, value: Any) -> None:
 
 
 def _list(walk: Walk, value: Any) -> None:
-    walk.out.append((type(value).__qualname__, len(value)))
-    walk.stack.extend(list(value)[::-1])
+    if only_atoms(map(type, value)):
+        walk.out.append((type(value).__qualname__, tuple(value)))
+    else:
+        walk.out.append((type(value).__qualname__, len(value)))
+        walk.stack.extend(list(value)[::-1])
 
 
 def _dict(walk: Walk, value: Any) -> None:
-    walk.out.append((type(value).__qualname__, len(value)))
-    stack = walk.stack
-    items = list(value.items())
-    items.reverse()
-    for key, held in items:
-        stack.append(held)
-        stack.append(key)
+    kind, keys, held = type(value).__qualname__, tuple(value), tuple(value.values())
+    if not only_atoms(map(type, keys)):
+        walk.out.append((kind, len(keys)))
+        for key, one in zip(reversed(keys), reversed(held), strict=True):
+            walk.stack.append(one)
+            walk.stack.append(key)
+    elif only_atoms(map(type, held)):
+        walk.out.append((kind, keys, held))
+    else:
+        walk.out.append((kind, keys))
+        walk.stack.extend(held[::-1])
 
 
 def _defaultdict(walk: Walk, value: Any) -> None:
@@ -82,9 +91,11 @@ def _set(walk: Walk, value: Any) -> None:
     walk.out.append(_layout(value))
     if not all(type(member) in _STABLE_HASH for member in members):
         members = _sorted_members(walk, members, value)
-    walk.out.append((type(value).__qualname__,))
-    walk.out.append(len(members))
-    walk.stack.extend(members[::-1])
+    if only_atoms(map(type, members)):
+        walk.out.append((type(value).__qualname__, tuple(members)))
+    else:
+        walk.out.append((type(value).__qualname__, len(members)))
+        walk.stack.extend(members[::-1])
 
 
 def _layout(value: Any) -> tuple[int, int]:

@@ -8,7 +8,6 @@ fix, so the trace alone says nothing about the program as it is.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -20,7 +19,7 @@ from .forbidden import Fence
 from .frames import function_in
 from .identical import identical_from
 from .result import Failure
-from .run import Rules, Run, Target
+from .run import Rules, Run, Target, is_a_fault
 from .setting import Setting, look, paused_collection
 from .subject import Program
 from .trace import Trace
@@ -75,7 +74,9 @@ def replay(
     budgets = trace.budgets
     rules = Rules(
         cancels=int(budgets.get("cancels", 0)),
+        crashes=int(budgets.get("crashes", 0)),
         atomic_callbacks=bool(budgets.get("atomic_callbacks", False)),
+        strict=bool(budgets.get("strict", False)),
         timers=budgets.get("timers", "idle"),
         identical=identical_from(budgets["identical"]) if budgets.get("identical") else None,
     )
@@ -123,10 +124,10 @@ class _Replay:
             return Failure("forbidden-call", call.name, str(call)), {}
 
     def _rest(self, options: dict[str, Target]) -> Failure | None:
-        """Let the run go to its end in FIFO order, cancelling nobody."""
+        """Let the run go to its end in FIFO order, without a cancellation or a crash."""
         failure: Failure | None = None
         for _ in range(_LONGEST_REST):
-            onwards = [target for target in options.values() if not isinstance(target, asyncio.Task)]
+            onwards = [target for target in options.values() if not is_a_fault(target)]
             if failure is not None or not onwards:
                 return failure
             self._run.step(onwards[0])

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from .crashing import Crash, next_subject, possible_crashes, require_recovery
 from .errors import ExplorerUsageError, ForbiddenCall, Violation
 from .forbidden import Fence
 from .frames import frames_inwards
@@ -21,7 +22,7 @@ from .result import Failure
 from .subject import Program, Subject, fresh_subject
 from .tasks import MAIN, ExplorerTask, coroutine_name, exception_of, make_task, stepped_task, was_cancelled
 
-Target: TypeAlias = "ExplorerHandle | ExplorerTimer | Job | ExplorerTask"
+Target: TypeAlias = "ExplorerHandle | ExplorerTimer | Job | ExplorerTask | Crash"
 """What a choice acts on; a task stands for its cancellation."""
 
 _CANCEL = "cancel "
@@ -33,10 +34,12 @@ class Rules:
     """What is open in a run: budgets and the order of ready handles."""
 
     cancels: int = 0
+    crashes: int = 0
     atomic_callbacks: bool = False
     fifo: bool = False
     timers: Literal["idle", "anytime"] = "idle"
     identical: Identical | None = None
+    strict: bool = False
 
 
 class Run:
@@ -54,12 +57,16 @@ class Run:
         self.rules = rules
         self.fifo = rules.fifo
         self.cancels_left = rules.cancels
+        self.crashes_left = rules.crashes
         self.loop = ExplorerLoop()  # type: ignore[abstract]  # the refused methods are added by name
+        # The processes that died, each with all it held: nothing of them is collected, and so nothing of them runs.
+        self._dead: list[tuple[ExplorerLoop, Subject, list[Any]]] = []
         self.observed: Any = -1  # what stands for the observer's last answer
         self._observed = observed
         self.unseen: list[Any] = []  # ended tasks whose failure nobody has looked at yet
         self.outcome: str | None = None
         self.escaped: BaseException | None = None
+        self.escaped_from = "escaped from the event loop"
         self.cancelled_labels: list[str] = []
         self._own_cancellations: set[Any] = set()
         self._fence = fence
@@ -71,21 +78,23 @@ class Run:
         fence.loop = self.loop
         try:
             self.subject: Subject = fresh_subject(program)
+            require_recovery(self.subject, rules.crashes)
         except BaseException:
             events._set_running_loop(self._previous_loop)
             raise
         finally:
             fence.loop = None
-        declared = self.subject.identical
-        self.loop.identical = rules.identical or (identical_from(declared) if declared else None)
-        self.loop.relative = self.subject.horizon is not None
-        self.state = self.subject.state or state
-        self.invariant = self.subject.invariant or invariant
-        self.declared = self.state is not None
-        sys.set_asyncgen_hooks(self.loop.generator_started, self.loop.generator_dropped)
+        self._given = (state, invariant)
         self.mains = self._start(self.subject)
 
     def _start(self, subject: Subject) -> tuple[ExplorerTask, ...]:
+        state, invariant = self._given
+        self.loop.identical = self.rules.identical or (identical_from(subject.identical) if subject.identical else None)
+        self.loop.relative = subject.horizon is not None
+        self.state = subject.state or state
+        self.invariant = subject.invariant or invariant
+        self.declared = self.state is not None
+        sys.set_asyncgen_hooks(self.loop.generator_started, self.loop.generator_dropped)
         coroutines = subject.mains()
         mains = []
         for coroutine in coroutines:
@@ -112,11 +121,11 @@ class Run:
             self.unseen = [task for task in self.unseen if self._is_unseen(task)]
         return living
 
-    @staticmethod
-    def _is_unseen(task: Any) -> bool:
+    def _is_unseen(self, task: Any) -> bool:
+        """Whether nobody has looked at how a task failed; in a strict run an exception stays unseen for good."""
         if was_cancelled(task):
             return not task.looked_at
-        return bool(task._log_traceback)
+        return self.rules.strict or bool(task._log_traceback)
 
     def mains_ended(self) -> bool:
         """Say whether every main coroutine has ended."""
@@ -142,6 +151,9 @@ class Run:
             for task in self.living():
                 if not (task in self.mains and len(self.mains) == 1) and not is_housekeeping(task):
                     _put(found, _CANCEL + loop.label_of(task), task)
+        if self.crashes_left and not ended:
+            for crash in self._guarded(lambda: possible_crashes(self.subject)):
+                _put(found, crash.key, crash)
         return found
 
     def _due_timers(self, busy: bool) -> list[ExplorerTimer]:
@@ -154,8 +166,8 @@ class Run:
         return [timer for timer in timers if timer._when <= self.loop.now]
 
     def only_environment(self, options: dict[str, Target]) -> bool:
-        """Say whether nothing can happen by itself: what is left is to cancel somebody."""
-        return all(isinstance(target, asyncio.Task) for target in options.values())
+        """Say whether nothing can happen by itself: what is left is to cancel somebody, or to crash."""
+        return all(is_a_fault(target) for target in options.values())
 
     # -- steps -------------------------------------------------------------------------------------------------------
     def step(self, target: Target) -> None:
@@ -175,6 +187,8 @@ class Run:
                 self._run_handle(target)
         elif isinstance(target, Job):
             self._run_job(target)
+        elif isinstance(target, Crash):
+            self._crash(target)
         else:
             self.cancels_left -= 1
             self.cancelled_labels.append(loop.label_of(target))
@@ -221,12 +235,31 @@ class Run:
             events._set_running_loop(self.loop)
         self.loop.call_soon(job.deliver, result, exception)
 
-    def _guarded(self, function: Callable[[], object]) -> None:
+    def _guarded(self, function: Callable[[], Any]) -> Any:
         self._fence.loop = self.loop
         try:
-            function()
+            return function()
         finally:
             self._fence.loop = None
+
+    def _crash(self, crash: Crash) -> None:
+        """Let the process die as it stands, and start the next one on a loop of its own from what is left."""
+        self.living()  # notes who failed unseen, so that the end of the run can silence them
+        self.loop.closing = True
+        self._dead.append((self.loop, self.subject, [*self.mains, *self.unseen]))
+        self.crashes_left -= 1
+        self.unseen, self.cancelled_labels, self._own_cancellations = [], [], set()
+        self.loop = ExplorerLoop()  # type: ignore[abstract]
+        events._set_running_loop(self.loop)
+        try:
+            self.subject = self._guarded(lambda: next_subject(self.subject, crash.image))
+        except ExplorerUsageError:
+            raise
+        except Exception as error:
+            self.escaped, self.escaped_from = error, "in recover, after a crash"
+            self.mains = ()
+        else:
+            self.mains = self._start(self.subject)
 
     def _drain_callbacks(self) -> None:
         while True:
@@ -269,26 +302,38 @@ class Run:
 
     def close(self) -> None:
         """Close everything the program left, without a warning leaking, and give the interpreter its loop back."""
-        loop = self.loop
-        loop.closing = True
-        for task in loop.tasks:
-            if not task.done():
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
-                _close_inside_out(task.get_coro())
-        for reference in loop.generators:
-            generator = reference()
-            if generator is not None:
-                with contextlib.suppress(BaseException):  # what cleanup raises now says nothing about the program
-                    generator.aclose().send(None)
-        for task in self.unseen:
-            task._log_traceback = False
-        for main in self.mains:
-            if main.done():
-                main._log_traceback = False
+        lives = [*self._dead, (self.loop, self.subject, [*self.mains, *self.unseen])]
+        for loop, _, _ in lives:
+            loop.closing = True
+        for loop, _, ended in lives:
+            _close_what_is_left(loop)
+            for task in ended:
+                if task.done():
+                    task._log_traceback = False
         sys.set_asyncgen_hooks(*self._hooks)
         events._set_running_loop(self._previous_loop)
-        if self.subject.close is not None:
-            self.subject.close()
+        closed: list[Callable[[], object]] = []
+        for _, subject, _ in lives:
+            if subject.close is not None and subject.close not in closed:
+                closed.append(subject.close)
+                subject.close()
+
+
+def _close_what_is_left(loop: ExplorerLoop) -> None:
+    for task in loop.tasks:
+        if not task.done():
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            _close_inside_out(task.get_coro())
+    for reference in loop.generators:
+        generator = reference()
+        if generator is not None:
+            with contextlib.suppress(BaseException):  # what cleanup raises now says nothing about the program
+                generator.aclose().send(None)
+
+
+def is_a_fault(target: Target) -> bool:
+    """Say whether a choice is the environment's to make and never has to come: a cancellation or a crash."""
+    return isinstance(target, (asyncio.Task, Crash))
 
 
 def is_housekeeping(task: Any) -> bool:

@@ -25,7 +25,7 @@ Order: TypeAlias = Literal["breadth", "depth", "fewest-preemptions"]
 Progress: TypeAlias = Callable[[int, int, int, float], None]
 """Called now and then with states, transitions, depth and seconds."""
 
-_KINDS = {"task-step": 0, "callback": 1, "timer": 2, "job": 3, "cancel": 4}
+_KINDS = {"task-step": 0, "callback": 1, "timer": 2, "job": 3, "cancel": 4, "crash": 5}
 _SHORTEST_CHAIN = 8
 _PROGRESS_EVERY = 50
 SHARED = "does it use an object that was made outside of it and that an earlier run changed, or a set of objects?"
@@ -234,6 +234,7 @@ class Search:
         self, run: Run, state: State, index: int, options: dict[str, Target], number: int
     ) -> tuple[State, dict[str, Target]]:
         run.step(options[state.options[index]])
+        self._main_keys |= {main.step_key for main in run.mains}  # others after a crash
         reached, enabled = self._recognise(run, number + 1)
         state.targets[index] = reached
         return reached, enabled

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Hashable, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -23,6 +23,9 @@ class Subject:
     `observe()` is called once before the first step and after every step; it may raise `Violation`, and what it
     returns is part of the state.
     `finish()` is asked once when everything has ended; it raises, or returns a sentence, when the end is wrong.
+    `durable()` says what a crash at this moment may leave: a mapping from a name to an image, a choice each. It is
+    asked in every state while crashes are left; without it nothing survives, and the image is None.
+    `recover(image)` returns the next process: a coroutine or several, which keep the other fields, or a `Subject`.
     `close()` is called when the run is over, whatever happened.
     `identical` names tasks that do the same to the same: states that differ only in who is who are then one state.
     `narrate()` says in words what the last step did, for the steps of a counterexample.
@@ -34,6 +37,8 @@ class Subject:
     invariant: Callable[[], object] | None = None
     observe: Callable[[], Hashable] | None = None
     finish: Callable[[], object] | None = None
+    durable: Callable[[], Mapping[str, Any]] | None = None
+    recover: Callable[[Any], Main | Sequence[Main] | Subject] | None = None
     close: Callable[[], object] | None = None
     identical: Declared = ()
     horizon: float | None = None
@@ -59,14 +64,19 @@ def fresh_subject(program: Program) -> Subject:
             f"the program returned {type(made).__name__}; it must return a fresh coroutine or a Subject. "
             "Pass the coroutine function itself, or a function that builds the objects and returns the coroutine"
         )
-    for coroutine in made.mains():
+    require_coroutines(made)
+    return made
+
+
+def require_coroutines(subject: Subject) -> None:
+    """Refuse a subject that holds anything but coroutines, or none."""
+    for coroutine in subject.mains():
         if not inspect.iscoroutine(coroutine):
             raise ExplorerUsageError(
                 f"Subject.coroutine holds {type(coroutine).__name__}; it must be a fresh coroutine or several"
             )
-    if not made.mains():
+    if not subject.mains():
         raise ExplorerUsageError("Subject.coroutine is empty; there is nothing to run")
-    return made
 
 
 def identity_of(program: Program) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from .result import Failure, Stock
 
 FORMAT = "cleancut-interleaving-trace"
 VERSION = 1
-KINDS = ("task-step", "callback", "timer", "cancel", "job")
+KINDS = ("task-step", "callback", "timer", "cancel", "job", "crash")
 
 
 def read_document(path: str | os.PathLike[str]) -> Any:
@@ -40,7 +40,10 @@ def read_document(path: str | os.PathLike[str]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One choice by name. `what` names the callback, timer or job; `where` is for the reader and tells an edit."""
+    """One choice by name. `what` names the callback, timer or job, or what a crash leaves.
+
+    `where` is for the reader and tells an edit.
+    """
 
     kind: str
     task: str
@@ -57,6 +60,8 @@ class Step:
             name = f"{self.kind} {self.task}"
         elif self.kind == "callback":
             name = f"callback {self.what}"
+        elif self.kind == "crash":
+            name = f"crash {self.what}".rstrip()
         else:
             name = f"{self.kind} {self.what} of {self.task}"
         return name if self.occurrence == 1 else f"{name} #{self.occurrence}"

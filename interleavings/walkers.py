@@ -15,7 +15,7 @@ from typing import Any
 from .errors import ExplorerUsageError, Unwalkable
 from .identical import Naming
 from .instances import handler_for
-from .readers import ATOMS, BUILT_IN, Handler
+from .readers import ATOMS, BUILT_IN, Handler, only_atoms
 
 
 class Walk:
@@ -46,8 +46,11 @@ class Walk:
             if kind in ATOMS:
                 append(value)
             elif kind is tuple:
-                append(("tuple", len(value)))
-                stack.extend(value[::-1])
+                if only_atoms(map(type, value)):
+                    append(("tuple", value))
+                else:
+                    append(("tuple", len(value)))
+                    stack.extend(value[::-1])
             else:
                 fresh = len(memo)
                 number = memo.setdefault(id(value), fresh)

@@ -55,7 +55,8 @@ class MachineResult:
         return {name: self._verdict_of(name) for name in names}
 
     def _verdict_of(self, name: str) -> Verdict:
-        seen = {s.search.properties.get(name, "inconclusive") for s in self.scopes}
+        # By orbits there is a property more, which a scope that was searched whole does not have.
+        seen = {s.search.properties[name] for s in self.scopes if name in s.search.properties}
         if "fails" in seen:
             return "fails"
         if seen != {"holds"}:

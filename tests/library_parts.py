@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from copy import deepcopy
@@ -260,11 +259,7 @@ class LibraryRun:
 
 def image_of(disk: FillingDisk, name: str) -> View:
     """A published checkpoint in the words of the model, read from its JSON files alone."""
-    files = {
-        path.rpartition("/")[2].removesuffix(".json"): json.loads(content)
-        for path, content in disk._files.items()
-        if path.startswith(f"{DIRECTORY}/{name}/") and path.count("/") == 3 and path.endswith(".json")
-    }
+    files = {file.removesuffix(".json"): document for file, document in disk.documents(f"{DIRECTORY}/{name}").items()}
     sampler, loader, trainer = files["sampler"]["state"], files["loader"]["state"], files["trainer"]
     accounts = trainer["accounts"]
     return {

@@ -20,6 +20,7 @@ from spec.arrays.expansion import Plan
 from spec.arrays.known import FREE, Known, device_named
 from spec.catalogue import MACHINES, UnknownName, all_variants, scopes_named, variant_named
 from spec.checks import check_machine
+from spec.command_line import main
 from spec.compiled.narrowing import narrowed
 from spec.engines import COMPILED, TORCH, Options, chosen_engine
 from spec.expression import put
@@ -232,3 +233,11 @@ def test_on_a_gpu_the_counts_are_those_of_the_other_engines():
     ((_, (bounds, _)),) = scopes_named(machine, known.scope).items()
     found = engine.search(machine, bounds, ("cursor_ahead",), device="cuda")
     expect_same(engine.search(machine, bounds, ("cursor_ahead",)), found)
+
+
+def test_the_command_line_searches_on_arrays(tmp_path, capsys):
+    """A whole family, with the pinned counts."""
+    arguments = ["check", "--machine", "barrier", "--engine", "torch", "--memory", "64M", "--workers", "1"]
+    assert main([*arguments, "--output", str(tmp_path)]) == 0
+    total = sum(pinned.states for _, pinned in SMALL["barrier"].values())
+    assert f"spec check: holds, {total:,} states" in capsys.readouterr().out

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from explorer_programs import barrier_subject, callback_order, lost_update_checked, safe_update_checked
 
-from interleavings import ExplorerUsageError, Failure, Subject, Violation, explore
+from interleavings import ExplorerUsageError, Failure, Subject, Violation, explore, replay
 
 
 def failure_of(program: Callable[[], Any], **options: Any) -> Failure:
@@ -101,6 +101,25 @@ def test_case_F15_awaited_and_ignored_exceptions_are_seen() -> None:
         await asyncio.gather(task, return_exceptions=True)
 
     explore(main).assert_holds()
+
+
+def test_case_F15_a_strict_search_fails_for_what_was_awaited_and_ignored() -> None:
+    """Set so, an error that somebody took and let go is the schedule's failure; its trace says so and replays."""
+
+    async def main() -> None:
+        async def child() -> None:
+            raise ValueError("let go")
+
+        await asyncio.gather(asyncio.create_task(child(), name="child"), return_exceptions=True)
+
+    result = explore(main, strict=True)
+    assert result.verdict == "fails"
+    assert result.failure is not None
+    assert (result.failure.kind, result.failure.property) == ("unseen-exception", "ValueError")
+    assert "let go (in child, which was awaited and ignored; the search is strict)" in result.failure.message
+    assert result.counterexample is not None
+    assert replay(main, result.counterexample).outcome == "reproduced"
+    explore(main, strict=False).assert_holds()
 
 
 def test_cancelled_child_that_was_asked_to_is_no_failure() -> None:

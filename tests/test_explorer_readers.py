@@ -180,7 +180,7 @@ def test_declared_state_makes_user_objects_opaque_and_keeps_the_rest() -> None:
     assert read([1, Plain(a=1)], declared=True) != read([2, Plain(a=1)], declared=True)
     one = Plain()
     assert read([one, one], declared=True) != read([one, Plain()], declared=True)
-    assert read(asyncio.Event(), declared=True)[0] == ("instance", "asyncio.locks", "Event")
+    assert read(asyncio.Event(), declared=True)[0][0] == ("instance", "asyncio.locks", "Event")
 
 
 def test_registered_walker_reads_what_the_explorer_cannot() -> None:

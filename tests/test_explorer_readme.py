@@ -25,6 +25,18 @@ def test_example_of_the_page_prints_what_the_page_says(tmp_path: Path, monkeypat
     assert (tmp_path / "trace.json").exists()
 
 
+def test_example_of_a_crash_prints_what_the_page_says() -> None:
+    """The verdict as far as the page gives it, and the crash with the name of what it left."""
+    example = _PAGE.read_text(encoding="utf-8").split("```python\n")[2].partition("```")[0]
+    promised = next(line for line in example.splitlines() if "result.summary()" in line).partition("# ")[2]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(example, "example.py", "exec"), {"__name__": "example"})
+    lines = printed.getvalue().splitlines()
+    assert lines[0].startswith(promised.removesuffix("..."))
+    assert any(line.endswith("crash: synced") for line in lines)
+
+
 def test_page_names_every_file_of_the_core() -> None:
     """A reader finds each file in the table."""
     page = _PAGE.read_text(encoding="utf-8")

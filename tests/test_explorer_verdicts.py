@@ -146,7 +146,7 @@ def test_progress_is_told() -> None:
     [
         {"cancels": -1},
         {"cancels": 1.5},
-        {"crashes": 1},
+        {"crashes": -1},
         {"identical": ("worker",)},
         {"max_states": 0},
         {"max_seconds": 0},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import multiprocessing
 import os
 import signal
@@ -17,6 +18,7 @@ import pytest
 from explorer_programs import PROGRAMS, barrier_subject, lost_update_checked
 
 from interleavings import ExplorerUsageError, Result, Subject, explore, team
+from interleavings.command_line import main
 from interleavings.fingerprint import reading_of
 from interleavings.follower import Coverage
 
@@ -111,6 +113,16 @@ def test_counts_of_the_callers_own_come_back() -> None:
     assert explore(program, workers=2).verdict == "holds"
     assert coverage.actions.keys() == {"left", "right"}
     assert coverage.stutters == Counter()
+
+
+def test_command_shares_a_scenario_and_keeps_its_coverage(tmp_path: Path) -> None:
+    """`check --workers 2`: the pinned counts, and the machine's actions that steps in other processes took."""
+    file = tmp_path / "result.json"
+    assert main(["check", "barrier", "--workers", "2", "--json", str(file)]) == 0
+    (item,) = json.loads(file.read_text())
+    assert (item["states"], item["schedules"]) == (1_710, 23_795)
+    assert item["actions_taken"]
+    assert item["actions_never_taken"] == ["cancel_outside", "expire_cut", "cancel_before_request"]
 
 
 # ------------------------------------------------------------------------------------------------- when it goes wrong

@@ -43,7 +43,7 @@ NEVER_TAKEN: dict[str, Set[str]] = {
 def searched(name: str, **options: object) -> Result:
     """One search of a scenario with its own budgets."""
     scenario = scenario_named(name)
-    settings = {"cancels": scenario.cancels, "timers": scenario.timers, **options}
+    settings = {"cancels": scenario.cancels, "crashes": scenario.crashes, "timers": scenario.timers, **options}
     return explore(scenario.program(Coverage()), **settings)  # type: ignore[arg-type]
 
 
@@ -64,7 +64,9 @@ def test_only_the_largest_scenarios_are_left_to_the_command() -> None:
 def test_a_scenario_holds_in_every_schedule_with_the_pinned_counts(name: str) -> None:
     """Complete, no schedule fails, and nobody changed the program without noticing; what no step took is known."""
     scenario, coverage = scenario_named(name), Coverage()
-    result = explore(scenario.program(coverage), cancels=scenario.cancels, timers=scenario.timers)
+    result = explore(
+        scenario.program(coverage), cancels=scenario.cancels, crashes=scenario.crashes, timers=scenario.timers
+    )
     assert result.verdict == "holds", result.summary()
     assert result.complete
     assert scenario.pinned is not None

@@ -29,6 +29,12 @@ LONG = {
 }
 
 
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands write traces where they are called."""
+    monkeypatch.chdir(tmp_path)
+
+
 def environment(**more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")}
     return {**kept, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", **more}
@@ -36,16 +42,14 @@ def environment(**more: str) -> dict[str, str]:
 
 def piped(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", *arguments]
-    return subprocess.run(
-        command, cwd=ROOT, env=environment(**more), capture_output=True, text=True, timeout=120, check=False
-    )
+    return subprocess.run(command, env=environment(**more), capture_output=True, text=True, timeout=120, check=False)
 
 
 def on_a_terminal(*arguments: str, **more: str) -> str:
     """Run a command whose output is a pseudo-terminal; all that it wrote there."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", *arguments], cwd=ROOT, env=environment(**more), stdout=theirs, stderr=theirs
+        [sys.executable, "-m", *arguments], env=environment(**more), stdout=theirs, stderr=theirs
     )
     os.close(theirs)
     written = b""

@@ -160,6 +160,8 @@ def test_a_seeded_fault_is_refused_at_its_line(tmp_path: Path, good: Lines, faul
     assert result.refusal.line == place + 1, said(result)
     assert result.refusal.event.startswith(lines[place]["action"])
     assert result.refusal.why
+    if fault is overtaking_claim:
+        assert "claim (group 0, group 1)" in result.refusal.enabled, "what it would have been right to take"
     assert result.refusal.enabled
 
 

@@ -24,15 +24,8 @@ from spec.scopes import SMALL
 
 #: Together these take every way of a prompt that any small scope takes; a test compares.
 SCOPES_OF_A_PROMPT = (
-    "background",
-    "borrow",
-    "retries",
-    "replay_free",
-    "windowed",
-    "short_dropped",
-    "remainder",
-    "leases",
-)
+    "background", "borrow", "retries", "replay_free", "windowed", "short_dropped", "remainder", "leases",
+)  # fmt: skip
 #: Each feature is on in one of them, since a feature that is off reads nothing; scopes with further actions are added.
 SCOPES_OF_A_MATRIX = (
     "one_pair", "retries", "spares", "borrow", "snapshots", "epochs", "failed_saves", "replay_free", "windowed_tight",

@@ -188,6 +188,7 @@ class LeaseHost:
 
     async def watch(self) -> None:
         """End the leases whose holders are silent. Runs as long as the host does; cancel it to stop."""
+        self._looked = self._clock()
         while True:
             self._changed.clear()
             deadline = self._table.next_deadline
@@ -208,6 +209,8 @@ class LeaseHost:
                 "ended; what it still writes is refused.",
                 *(asking.holder, asking.kind, asking.place, held, now - lease.heard_of),
             )
+            if lease.number is not None:
+                self.barrier.emit("expire_lease", task=asking.holder, kind=asking.kind)
             task = asyncio.create_task(self._leave_for(lease), name=f"ends the lease of {asking.holder}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

@@ -97,6 +97,8 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
     "open_cut": _SECTION,
     "close_cut": _SECTION,
     "withdraw_cut": {**_SECTION, "reason": str},
+    # The lease of a section of this task, in another process, is over; the section is left once everybody knows.
+    "expire_lease": {"task": str, "kind": str},
     # The way of a prompt. A key is [epoch, index].
     "reserve_batch": _RESERVED,
     "divert_batch": {"keys": _KEYS},

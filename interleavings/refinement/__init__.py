@@ -10,14 +10,13 @@ variable is either compared, or it is history that no implementation keeps, list
 barrier   compared: who waits, who is inside, the queue of checkpoints, the open cut
           history: `rounds_left`, `late`, `passed_over` (what was asked before); `cancellations_left`,
           `expiries_left` (budgets); whether a checkpoint outside the queue is idle or done
-          off in what is followed: `lease`, `passed_by`, `late_write`, `silences_left` (writers in other processes, whom
-          no explorer of one process has)
+          `silences_left`, `passed_by`, `late_write`; `lease` (who is silent nobody knows: it moves by the events)
 cut       compared: cursor, epoch and exhausted bit, dispatch cursor, shortfalls, drop count, ledger, slots, spares,
           accounts, stamps, weights where a rule looks at them, version, permits, open window; and at publication the
           whole image, against the real files
           history: `gate_passed`, `lingering`, `trouble`, `columns` (where a task stands in its code); `tries` (the
-          library keeps two budgets and forgets both with the commit); `lease`, `silences_left` (as above);
-          `generations` (a permit is in a task's hands
+          library keeps two budgets and forgets both with the commit); `lease`, `silences_left`
+          (off in what is followed: the explorer has one process); `generations` (a permit is in a task's hands
           before its slot and after it); `anchor`; `saves_left` and the other budgets; the image while it is read,
           since no step of the implementation ends in between
 

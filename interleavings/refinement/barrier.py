@@ -6,11 +6,23 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from spec.barrier import CHILD_INSIDE, CHILD_WAITING, DONE, IDLE, INSIDE, OPEN, OUTSIDE, QUEUED, WAITING, BarrierScope
+from spec.barrier import (
+    CHILD_INSIDE,
+    CHILD_WAITING,
+    DONE,
+    FENCED,
+    IDLE,
+    INSIDE,
+    OPEN,
+    OUTSIDE,
+    QUEUED,
+    WAITING,
+    BarrierScope,
+)
 from spec.barrier import barrier as barrier_machine
 
 from ..follower import Coverage, Event, Follower, Path, Remembered, Rule, Stutter, View
-from .vocabulary import COUNTED_IN_AS_A_BATCH, CUT_EVENTS, FIGURE_EVENTS
+from .vocabulary import CLOSED_WITH_ITS_LEASE, COUNTED_IN_AS_A_BATCH, CUT_EVENTS, FIGURE_EVENTS
 from .words import MachineWords
 
 if TYPE_CHECKING:
@@ -39,17 +51,21 @@ class BarrierTasks:
 def barrier_rules(tasks: BarrierTasks) -> dict[str, Rule]:
     """What each event of the barrier means for its machine."""
 
-    def of_writer(action: str, cancelled: str | None = None) -> Rule:
+    def of_writer(action: str) -> Rule:
         def rule(event: Event, state: Any) -> Path:
             if event.fields["task"] in tasks.child:
                 return [(OF_A_CHILD[action], _child(event))]
-            return [((cancelled if cancelled and event.fields["cancelled"] else action), _writer(event))]
+            return [(action, _writer(event))]
 
         return rule
 
-    def of_checkpoint(action: str, cancelled: str | None = None) -> Rule:
+    def lapsed(event: Event) -> bool:
+        """The section ends because its lease did; whoever follows a barrier with leases says so."""
+        return bool(event.fields.get("lapsed"))
+
+    def of_checkpoint(action: str) -> Rule:
         def rule(event: Event, state: Any) -> Path:
-            return [((cancelled if cancelled and event.fields["cancelled"] else action), _checkpoint(event))]
+            return [(action, _checkpoint(event))]
 
         return rule
 
@@ -79,19 +95,44 @@ def barrier_rules(tasks: BarrierTasks) -> dict[str, Rule]:
             return Stutter(COUNTED_IN_AS_A_BATCH)
         return [("enter_slot", _writer(event))]
 
+    def request_slot(event: Event, state: Any) -> Path:
+        if event.fields["task"] in tasks.child:
+            return [(OF_A_CHILD["request_slot"], _child(event))]
+        writer = _writer(event)
+        # Whoever asks anew knows that its lease is over.
+        learned: Path = [("learn_of_expiry", writer)] if state.lease[writer] == FENCED else []
+        return [*learned, ("request_slot", writer)]
+
+    def expire_lease(event: Event, state: Any) -> Path | Stutter:
+        if event.fields["task"] in tasks.checkpoint:
+            return Stutter(CLOSED_WITH_ITS_LEASE)
+        # When its holder fell silent nobody but it knows.
+        return [("fall_silent", _writer(event)), ("expire_lease", _writer(event))]
+
+    def leave_slot(event: Event, state: Any) -> Path:
+        if event.fields["task"] in tasks.child:
+            return [(OF_A_CHILD["leave_slot"], _child(event))]
+        # A writer cancelled inside gives its slot back like any other, and asks no more.
+        own = "cancel_inside" if event.fields["cancelled"] else "leave_slot"
+        return [("fence_lease" if lapsed(event) else own, _writer(event))]
+
+    def close_cut(event: Event, state: Any) -> Path:
+        own = "cancel_in_cut" if event.fields["cancelled"] else "close_cut"
+        return [("lose_cut" if lapsed(event) else own, _checkpoint(event))]
+
     def withdraw_cut(event: Event, state: Any) -> Path:
         expired = event.fields["reason"] == "expired"
         return [("expire_cut" if expired else "withdraw_cut", _checkpoint(event))]
 
     return {
-        "request_slot": of_writer("request_slot"),
+        "request_slot": request_slot,
         "enter_slot": enter_slot,
-        # A writer cancelled inside gives its slot back like any other, and asks no more.
-        "leave_slot": of_writer("leave_slot", cancelled="cancel_inside"),
+        "expire_lease": expire_lease,
+        "leave_slot": leave_slot,
         "withdraw_slot": of_writer("withdraw_slot"),
         "request_cut": of_checkpoint("request_cut"),
         "open_cut": of_checkpoint("open_cut"),
-        "close_cut": of_checkpoint("close_cut", cancelled="cancel_in_cut"),
+        "close_cut": close_cut,
         "withdraw_cut": withdraw_cut,
         # The library has no event for either: a task is asyncio's, and a refusal changes nothing.
         "start_child": said_by_the_program("start_child"),

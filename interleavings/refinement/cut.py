@@ -10,7 +10,7 @@ from spec.cut import CutScope
 from spec.cut import cut as cut_machine
 from spec.cut.state import CLAIMED, OUTSIDE_WINDOW, READY
 
-from ..follower import Coverage, Event, Follower, Path, Remembered, Rule, Stutter
+from ..follower import Coverage, Event, Follower, Path, Remembered, Resumed, Rule, Stutter
 from .choices import swap_to_fit
 from .prompts import Prompts
 from .views import cut_of_implementation, cut_of_machine
@@ -49,6 +49,8 @@ class Saves:
     """A rollout snapshot, not a full save."""
     restore: bool = False
     """A restore, which the machine has in one step with the crash before it."""
+    resumed: Resumed | None = None
+    """Where the machine is once a restore has put everything in place; None for a run followed from there."""
 
 
 class CutRules:
@@ -76,7 +78,7 @@ class CutRules:
             "close_cut": self.close_cut,
             "publish": self.publish,
             "drop": lambda event, state: Stutter(PART_OF_AN_ACTION),
-            "restore": lambda event, state: Stutter(STARTS_RESTORED),
+            "restore": lambda event, state: self._saves.resumed or Stutter(STARTS_RESTORED),
         }
 
     def same(self, event: Event, state: Any) -> Path:

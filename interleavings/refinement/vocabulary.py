@@ -12,6 +12,7 @@ BARRIER_EVENTS = frozenset(
         "open_cut",
         "close_cut",
         "withdraw_cut",
+        "expire_lease",
     }
 )
 CUT_EVENTS = frozenset(
@@ -53,6 +54,7 @@ CUT_EVENTS = frozenset(
 FIGURE_EVENTS = frozenset({"report_save"})
 
 COUNTED_IN_AS_A_BATCH = "enter_slot after close_cut: the machine counts the whole batch in with the release"
+CLOSED_WITH_ITS_LEASE = "expire_lease of a cut: the machine closes it in that instant, the library once everybody knows"
 SLOTS_ARE_ATOMIC = "request_cut, close of slots: the cut machine asks for its cut in the instant it opens"
 DURABLE_LATER = "publish: the image was fixed when the window closed; its durability changes nothing in memory"
 SKIPPED_INSIDE = "close_cut of a skipped snapshot: the machine's save ended when it was skipped"

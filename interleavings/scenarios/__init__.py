@@ -6,6 +6,7 @@ Importing this package imports `impl` and `spec`; the explorer itself does not n
 from __future__ import annotations
 
 import logging
+import re
 
 from ..follower import Coverage
 from ..subject import Program
@@ -13,10 +14,14 @@ from . import abort as _abort
 from . import barrier as _barrier
 from . import commit as _commit
 from . import device as _device
+from . import epoch as _epoch
 from . import gate as _gate
 from . import misuse as _misuse
+from . import open_step as _open_step
+from . import restart as _restart
 from . import retries as _retries
 from . import samplers as _samplers
+from . import saves as _saves
 from . import spares as _spares
 from . import watchdog as _watchdog
 from .scenario import RUN, Scenario
@@ -30,6 +35,7 @@ SCENARIOS: dict[str, Scenario] = {
         *(_watchdog.WATCHDOG, _watchdog.STALL),
         *(_samplers.BY_WEIGHT, _samplers.FIRST_READY, _samplers.IN_A_WINDOW),
         _device.SCENARIO,
+        *(_open_step.SCENARIO, _epoch.SCENARIO, _saves.SCENARIO, _restart.SCENARIO),
     )
 }
 # What has to fail: each shows that the explorer finds the fault that it is about. Asked for by name only.
@@ -46,7 +52,10 @@ class UnknownScenario(KeyError):
 
 
 def scenario_named(name: str) -> Scenario:
-    """The scenario of that name."""
+    """The scenario of that name; `NAME_with_2_crashes` is one with another number of them."""
+    other = re.fullmatch("(.+)_with_([0-9]+)_crashes", name)
+    if other is not None and (with_crashes := scenario_named(other[1]).with_crashes) is not None:
+        return with_crashes(int(other[2]))
     named = {**SCENARIOS, **CONTROLS}
     if name not in named:
         raise UnknownScenario(f"no scenario {name!r}; there are: {', '.join(named)}")
@@ -55,7 +64,7 @@ def scenario_named(name: str) -> Scenario:
 
 def __getattr__(name: str) -> Program:
     """`run_NAME`: a function that makes a fresh run of the scenario NAME, by which generated pytests refer to it."""
-    scenario = name.removeprefix(RUN)
-    if not name.startswith(RUN) or scenario not in (*SCENARIOS, *CONTROLS):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return scenario_named(scenario).program(Coverage())
+    try:
+        return scenario_named(name.removeprefix(RUN) if name.startswith(RUN) else "").program(Coverage())
+    except UnknownScenario:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None

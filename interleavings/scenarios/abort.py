@@ -19,7 +19,7 @@ SCENARIO = whole_run(
     "2 groups in flight at once with the windowed sampler: when one is trained the other is given up, with 2 saves",
     SCOPE,
     cut_model(SCOPE),
-    Pinned(states=3_367, schedules=46_046_484_720),
+    Pinned(states=3_402, schedules=46_046_484_720),
     quick=False,
     save_period=1,
 )

@@ -29,7 +29,7 @@ CANCELLED = whole_run(
     "a run of 2 batches of 1 prompt with a save after each step, of which any task is cancelled at any point",
     CANCELLED_SCOPE,
     cut_model(CANCELLED_SCOPE),
-    Pinned(states=16_481, schedules=484_883_779_330_616),
+    Pinned(states=17_175, schedules=484_883_779_330_616),
     turns=False,
     quick=False,
     cancels=1,

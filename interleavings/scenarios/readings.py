@@ -12,10 +12,13 @@ from impl.barrier.asyncio_sections import AsyncioSection
 from impl.barrier.statistics import Recorder
 from impl.checkpointing.pending import SaveStatistics
 from impl.checkpointing.publication import Written
+from impl.checkpointing.save_log import SaveLog
 from impl.pinned_pool import PinnedPool
 
-from ..follower import Coverage, Follower
+from ..follower import Coverage, Follower, Remembered
 from ..walkers import register_walker
+from .crash_images import Directory, File
+from .fake_disk import FakeDisk
 
 # Only events carry them: a section's number, and how many were given. Only figures and messages: since when.
 ONLY_FOR_EVENTS = {"number", "_sections_named", "since", "_drain_began"}
@@ -36,12 +39,28 @@ def register_barrier() -> None:
     # Statistics are written and never read by the run: durations and counts of what happened before.
     register_walker(Recorder, lambda recorder: ())
     register_walker(SaveStatistics, lambda figures: (figures.name, figures.kind))
+    register_walker(SaveLog, lambda log: (*log._saves, log._completed, log._failed, log._skipped, log._last_failed))
     register_walker(Written, lambda written: (written.published,))
     register_walker(CheckpointBarrier, _without_event_numbers)
     register_walker(AsyncioSection, _without_event_numbers)
     # The machine's state is part of every state already, as what `observe` returns; coverage is counted over all runs.
     register_walker(Follower, lambda follower: ())
     register_walker(Coverage, lambda coverage: ())
+    register_walker(Remembered, lambda model: ())
+
+
+def register_disk() -> None:
+    """A disk is what is in it and what of that is durable; whoever looks on is none of it."""
+
+    def directory(node: Directory) -> tuple[Any, ...]:
+        entries = tuple(sorted(node.entries.items(), key=lambda entry: entry[0]))
+        return (entries, node.durable, node.pending) if node.pending else (entries,)
+
+    register_walker(
+        File, lambda node: (node.content,) if node.durable == node.content else (node.content, node.durable)
+    )
+    register_walker(Directory, directory)
+    register_walker(FakeDisk, lambda disk: (disk.root, disk._handles, disk._locked, disk._numbers))
 
 
 def register_tensors() -> None:

@@ -42,6 +42,15 @@ class Scenario:
     """Whether `make check` searches it at its default scope; the others take longer."""
     timers: Timers = "idle"
     """"anytime": a timer may fire although something could still run, as when a step takes long."""
+    crashes: int = 0
+    """Crashes anywhere."""
+    with_crashes: Callable[[int], Scenario] | None = None
+    """The same with another number of crashes; None where nothing says what survives one."""
+
+    def budgets(self, cancels: int | None = None) -> str:
+        """What the environment may do, in words; `cancels` in place of its own."""
+        crashes = f", crashes {self.crashes}" if self.crashes else ""
+        return f"cancels {self.cancels if cancels is None else cancels}{crashes}"
 
     def actions(self) -> list[str]:
         """The actions that the machine has in this scope; none without a machine."""

@@ -19,6 +19,7 @@ from impl.errors import CleancutError
 from impl.loader import PromptLoader
 from impl.samplers import InOrderSampler, ReadyFirstSampler, Sampler, WeightFifoSampler, WindowedSampler
 from impl.store.lock import WriterIdentity
+from impl.trainer_state import TrainerState
 from spec.cut import IN_ORDER, READY_FIRST, WEIGHT_FIFO, CutScope
 from spec.cut import cut as machine
 from spec.cut.state import OUTSIDE_WINDOW
@@ -29,7 +30,7 @@ from ..refinement import Prompts, follow_cut, image_of_files, image_of_machine, 
 from ..refinement.images import handed_out_count
 from ..subject import Subject
 from .fake_disk import FakeDisk
-from .readings import register_barrier, register_tensors
+from .readings import register_barrier, register_disk, register_tensors
 from .scenario import Pinned, Scenario, Timers
 from .waiting import register_waits
 
@@ -78,9 +79,9 @@ class WholeRun:
         import torch
 
         self.scope = scope
-        self.prompts = Prompts()
+        self.prompts = self.numbers()
         self.follower = self.follow(model, coverage)
-        self.disk = FakeDisk(DIRECTORY)
+        self.disk = self.disk_to_write()
         # What the machine has fixed with the end of a window, until it is found in files.
         self.images: list[tuple[View, Prompts]] = []
         self.published: list[str] = []
@@ -111,6 +112,7 @@ class WholeRun:
             sampler=self.sampler(),
             checkpointer=Checkpointer(DIRECTORY, barrier, files=self.disk, executor=None, identity=identity),
             config=ControllerConfig(**{**settings, **config}),
+            trainer=self.trainer(),
         )
 
     # -- what a scenario of its own may have in another way
@@ -118,6 +120,18 @@ class WholeRun:
     def follow(self, model: Remembered, coverage: Coverage) -> Follower:
         """The follower of this run."""
         return follow_cut(model, self.scope, lambda: self.controller, self.prompts, coverage)
+
+    def numbers(self) -> Prompts:
+        """The machine's numbers of the prompts known so far."""
+        return Prompts()
+
+    def disk_to_write(self) -> FakeDisk:
+        """The disk of this run."""
+        return FakeDisk(DIRECTORY)
+
+    def trainer(self) -> TrainerState | None:
+        """What a full save keeps of the trainer."""
+        return None
 
     def barrier(self) -> CheckpointBarrier:
         """The barrier of this run, with the follower as its tracer."""
@@ -285,6 +299,7 @@ def whole_run(
     def program_of(coverage: Coverage) -> Subject:
         register_barrier()
         register_tensors()
+        register_disk()
         register_waits()
         run = run_of(scope, model, coverage, failing, turns, **config)
         return Subject(run.main(), observe=run.observe, finish=run.finish, horizon=horizon, narrate=run.narrate)

@@ -14,7 +14,15 @@ are on their way.
 | `saves.py`, `restores.py` | the window and publication; a new process that goes on from a checkpoint |
 | `validating.py` | the lines of a trace, its segments, gaps and ends; the verdict |
 
-What an event's action may do is never written here a second time: guard and effects are the machine's.
+What an event's action may do is never written here a second time: guard and effects are the machine's. Where a run may
+do more than the machine, which has no word for it, that is said where it is allowed:
+
+- spares are diverted into a pool that has some (how many are enough is a policy);
+- among ready groups of one age and stamp any may be taken first (the order of arrival is no part of the machine);
+- a group that failed may be tried again or given up at any time (budgets of attempts are in no event), and the end of
+  the data is taken to have come where an event can only be right there;
+- columns are written group by group, or not at all; a window may end without an image, which then is never published;
+- a rollout snapshot may be skipped where the machine would take it: a new process knows of no anchor.
 """
 
 from impl.errors import TraceUnreadable as TraceUnreadable

@@ -22,9 +22,14 @@ def lines_about(result: Validation) -> Iterator[str]:
     for what in NOT_SHOWN:
         yield f"a trace does not show: {what}"
     yield (
-        f"validate: {result.verdict}, {result.events:,} events in {result.lines:,} lines, {result.segments} segments "
-        f"({result.cut_short} cut short), {result.restores} restores, at most {result.most_alive} prompts alive at once"
+        f"validate: {result.verdict}, {_counted(result.events, 'event')} in {_counted(result.lines, 'line')}, "
+        f"{_counted(result.segments, 'segment')} ({result.cut_short} cut short), "
+        f"{_counted(result.restores, 'restore')}, at most {_counted(result.most_alive, 'prompt')} alive at once"
     )
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _refused(refusal: Refusal) -> Iterator[str]:

@@ -6,7 +6,8 @@ what comes and goes grow and shrink, and a vector over train steps is kept where
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 from spec.expression import Domain, Each, Vector
@@ -46,16 +47,18 @@ class OpenState:
         self,
         machine: Machine,
         scope: Mapping[str, int],
-        domains: Iterable[str],
         sparse: Mapping[str, Callable[[OpenState], range]] | None = None,
     ) -> None:
         self._machine = machine
         self._sparse = sparse or {}
         self._over = {name: variable.over for name, variable in machine.variables.items()}
-        self._initial = {name: int(v.initial) if isinstance(v.initial, int) else ANY_NUMBER for name, v in
-                         machine.variables.items()}  # fmt: skip
+        bounds = SimpleNamespace(**scope)
+        self._initial = {
+            name: variable.initial if isinstance(variable.initial, int) else int(variable.initial(bounds))
+            for name, variable in machine.variables.items()
+        }
         values: dict[str, Any] = dict(scope)
-        for domain in domains:
+        for domain in machine.domains:
             values[domain] = Domain(domain, 0)
         for name, variable in machine.variables.items():
             if variable.over is None:

@@ -7,11 +7,12 @@ what these must be, so they are compared before it is taken. What follows here i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from impl.tracing import Event
 from spec.cut import cut
-from spec.cut.scope import IN_ORDER, READY_FIRST, WEIGHT_FIFO, WINDOWED
+from spec.cut.scope import IN_ORDER, READY_FIRST, WEIGHT_FIFO, WINDOWED, CutScope
 from spec.cut.state import (
     ACCOUNT_SAYS,
     BACKING_OFF,
@@ -61,6 +62,8 @@ def scope_of(run: Mapping[str, Any]) -> Mapping[str, int]:
         raise LookupError(f"its header tells no whole number for {', '.join(wrong) or 'its size'}")
     length, size = needed["dataset_length"], needed["batch_size"]
     return {
+        # What this page does not name is off, as in any scope.
+        **asdict(CutScope(batches=1, batch_size=1, lookahead=0, saves=0, crashes=0)),
         **dict.fromkeys(_NOT_IN_A_TRACE, ANY_NUMBER),
         "batches": -(-length // size),
         "batch_size": size,
@@ -73,7 +76,7 @@ def scope_of(run: Mapping[str, Any]) -> Mapping[str, int]:
         "borrow": 1,
         "background": 1,
         "replay_free": 0,
-        # Columns are written or not, as the user's train step likes; see `write_back`.
+        # Off: columns are written or not, as the user's train step likes; see `_write_back`.
         "write_back": 0,
     }
 
@@ -87,8 +90,7 @@ class Protocol:
     """Call `follow` with each event of the cut machine. Raises `Refused`, and then knows no more."""
 
     def __init__(self, run: Mapping[str, Any]) -> None:
-        self.state = OpenState(cut, scope_of(run), ("prompts", "steps"), {"steps": live_steps})
-        self.state.__dict__["permits"] = self.state.capacity
+        self.state = OpenState(cut, scope_of(run), {"steps": live_steps})
         self.prompts = LivePrompts(self.state)
         self.dataset_length = int(run["dataset_length"])
         # The id of the admission that is RESERVED.
@@ -178,6 +180,8 @@ class Protocol:
             of = found.setdefault(action.name, [])
             if place is not None:
                 of.append(self.prompts.said(place))
+            elif action.name == "claim":
+                of += [self.prompts.said(p) for p in sorted(self._machine_claims() or ())]
         return [name if not of else f"{name} ({_listed(of)})" for name, of in found.items()]
 
     # -- admission

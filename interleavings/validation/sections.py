@@ -7,23 +7,23 @@ as sections were ever alive at once.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 
 from impl.tracing import Event
-from spec.barrier import CHECKPOINT_STANDS, INSIDE, WRITER_STANDS, barrier
+from spec.barrier import CHECKPOINT_STANDS, INSIDE, WRITER_STANDS, BarrierScope, barrier
 
 from .open_state import ANY_NUMBER, OpenState
 from .refused import Refused
 
 WRITERS, CHECKPOINTS = "all_writers", "all_checkpointers"
-_SCOPE = {"writers": 0, "rounds": 1, "checkpointers": 0, "cancellations": 1, "expiries": 1, "children": 0, "leases": 0}
+_SCOPE = BarrierScope(writers=0, rounds=1, checkpointers=0, cancellations=ANY_NUMBER, expiries=ANY_NUMBER)
 
 
 class Sections:
     """Call `follow` with each event of the barrier; `inside` says whether a task holds a slot."""
 
     def __init__(self) -> None:
-        self._state = OpenState(barrier, _SCOPE, (WRITERS, CHECKPOINTS))
-        self._state.__dict__.update(cancellations_left=ANY_NUMBER, expiries_left=ANY_NUMBER)
+        self._state = OpenState(barrier, asdict(_SCOPE))
         # The row of each section that waits or is open.
         self._rows: dict[str, dict[int, int]] = {WRITERS: {}, CHECKPOINTS: {}}
         self._free: dict[str, list[int]] = {WRITERS: [], CHECKPOINTS: []}
