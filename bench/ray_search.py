@@ -105,7 +105,7 @@ def main(arguments: list[str]) -> int:
     import ray
 
     # Ray makes its workers nice, and what they are compared with is not: on a busy machine that would decide.
-    os.environ["RAY_worker_niceness"] = "0"
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - it is how Ray spells it
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
     try:
         rows = measure(options)
