@@ -6,6 +6,7 @@ search itself sees only what is reported. So do the levels that are kept for the
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -57,9 +58,17 @@ def _connect(ray: Any, address: str, workers: int | None) -> None:
     if address == LOCAL and workers is not None:
         quiet["num_cpus"] = workers  # Ray counts processors that there are not, if it is told so
     try:
+        _see_that_it_answers(address)
         ray.init(**quiet, log_to_driver=False, configure_logging=False)
-    except (ConnectionError, ValueError, RuntimeError) as fault:
+    except (OSError, ValueError, RuntimeError) as fault:
         raise UnknownName(f"--ray {address}: there is no cluster to connect to: {fault}") from None
+
+
+def _see_that_it_answers(address: str) -> None:
+    """Raise OSError where nobody listens; Ray itself would try for minutes. Other forms of an address are Ray's."""
+    host, _, port = address.rpartition(":")
+    if host and "/" not in host and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=5).close()
 
 
 def search(

@@ -172,6 +172,14 @@ def test_wrong_use_of_ray_is_refused(program: Any, options: dict[str, Any], comp
         explore(program, **{"ray": "local", **options})
 
 
+def test_address_where_nobody_listens_is_refused_at_once() -> None:
+    """Ray itself would go on trying for minutes."""
+    with pytest.raises(ExplorerUsageError, match="no cluster to connect to"):
+        on_ray._connect(ray, "127.0.0.1:1", None)
+    with pytest.raises(UnknownName, match="no cluster to connect to"):
+        spec_on_ray._connect(ray, "127.0.0.1:1", None)
+
+
 def test_without_ray_one_clear_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray is an extra."""
     monkeypatch.setitem(sys.modules, "ray", None)
