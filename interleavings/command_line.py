@@ -10,6 +10,7 @@ import json
 import logging
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ EXIT_STATUS = {"holds": HOLDS, "fails": FAILS, "bounded": OPEN, "inconclusive": 
 EXAMPLES = """examples:
   python -m interleavings check                      every scenario; --quick: what make check runs
   python -m interleavings check barrier --cancels 2
+  python -m interleavings check spares --ray local --workers 4
   python -m interleavings replay TRACE.json          walk a counterexample again
   python -m interleavings emit TRACE.json -o test_x.py
   python -m interleavings explain TRACE.json -o page.html
@@ -54,7 +56,10 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--crashes", type=int, help="crashes anywhere; without names, only of what can crash")
     check.add_argument("--no-prune", action="store_true", help="enumerate schedules instead of states")
     check.add_argument("--max-seconds", type=float, help="stop each scenario after this time; the verdict is bounded")
-    check.add_argument("--workers", type=int, default=1, help="processes that share each search; the same is found")
+    check.add_argument("--workers", type=int, metavar="N", help="processes that share each search; the same is found")
+    check.add_argument(
+        "--ray", metavar="ADDRESS|local", help="they are actors of a Ray cluster; left out N: one a processor of it"
+    )
     check.add_argument("--json", metavar="FILE", help="also write the results as JSON")
     check.add_argument("--output", metavar="DIR", default="build/counterexamples", help="where traces are written")
     replay = commands.add_parser("replay", help="walk a trace again")
@@ -120,16 +125,26 @@ def _check(chosen: argparse.Namespace, console: Console) -> int:
     if chosen.crashes is not None:
         scenarios = _crashing(scenarios, chosen.crashes, named=bool(chosen.scenario))
     items, worst = [], HOLDS
-    for scenario in scenarios:
-        item, status = _check_one(scenario, chosen, console)
-        items.append(item)
-        worst = FAILS if FAILS in (worst, status) else max(worst, status)
+    with _connected(chosen):
+        for scenario in scenarios:
+            item, status = _check_one(scenario, chosen, console)
+            items.append(item)
+            worst = FAILS if FAILS in (worst, status) else max(worst, status)
     if chosen.json:
         _write(chosen.json, json.dumps(items, indent=2, ensure_ascii=False) + "\n")
     held = sum(item["verdict"] == "holds" for item in items)
     seconds = sum(item["seconds"] for item in items)
     console.print(f"interleavings check: {held} of {len(items)} scenarios hold, {seconds:.1f} s")
     return worst
+
+
+def _connected(chosen: argparse.Namespace) -> AbstractContextManager[Any]:
+    """One Ray for all scenarios: its start takes seconds."""
+    if not chosen.ray:
+        return nullcontext()
+    from .on_ray import cluster
+
+    return cluster(chosen.ray, chosen.workers)
 
 
 def _crashing(scenarios: Sequence[Any], crashes: int, *, named: bool) -> list[Any]:
@@ -151,7 +166,6 @@ def _check_one(scenario: Any, chosen: argparse.Namespace, console: Console) -> t
     cancels = scenario.cancels if chosen.cancels is None else chosen.cancels
     coverage = Coverage()
     program = scenario.program(coverage)
-    program.collected = coverage
     expected = scenario.pinned.states if scenario.pinned and cancels == scenario.cancels else None
     with how_far(console, f"{scenario.name} …", "states") as shown:
         result = explore(
@@ -162,6 +176,7 @@ def _check_one(scenario: Any, chosen: argparse.Namespace, console: Console) -> t
             prune=not chosen.no_prune,
             max_seconds=chosen.max_seconds,
             workers=chosen.workers,
+            ray=chosen.ray,
             progress=lambda states, transitions, depth, seconds: shown.at(
                 states, expected, f"{scenario.name}, depth {depth} …"
             ),

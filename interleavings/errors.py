@@ -84,8 +84,7 @@ class Diverged(Exception):
 class WorkerLost(Exception):
     """A worker process was killed, again and again, while it had the same states to evaluate. Internal."""
 
-    def __init__(self, status: int | None) -> None:
-        how = f"by signal {-status}" if status is not None and status < 0 else f"with status {status}"
+    def __init__(self, how: str) -> None:
         super().__init__(
             f"worker processes ended {how} over the same states; likely cause: memory ran out, or the program ends its "
             "process. Use fewer workers, or one"

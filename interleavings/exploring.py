@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from .counterexample import NO_PROGRESS, build_trace
 from .errors import Diverged, ExplorerUsageError, ForbiddenCall, Unwalkable, WorkerLost
 from .folded_search import FoldedSearch
 from .forbidden import Fence
+from .forked import ForkedWorkers
 from .graph import choices_of_a_circle, count_schedules, traps
 from .identical import Declared, identical_from
 from .preemptions import FewestPreemptions
@@ -19,7 +21,7 @@ from .search import Exploration, Order, Progress, Search
 from .setting import Limits, Setting, clock, paused_collection
 from .stock import stock_label
 from .subject import Program
-from .team import TeamSearch
+from .team import TeamSearch, Workplace
 from .unpruned import enumerate_schedules
 
 _UNWALKABLE_SCHEDULES = 20_000
@@ -45,7 +47,8 @@ def explore(
     strict: bool = False,
     allow: tuple[str, ...] = (),
     progress: Progress | None = None,
-    workers: int = 1,
+    workers: int | None = None,
+    ray: str | None = None,
 ) -> Result:
     """Explore every schedule of a program and return the verdict.
 
@@ -59,11 +62,12 @@ def explore(
     shortest one ("breadth"), or one that interrupts tasks least ("fewest-preemptions"). `keep_going` collects the
     outcomes of all schedules instead of stopping at the first failure. With `strict` a task that failed fails the
     schedule also when somebody awaited it and ignored the result. `patience` is how many timers may fire in a row
-    without a step of the main coroutine. `workers` is how many processes share the search; they are forked, so any
-    program will do, and what is found is the same.
+    without a step of the main coroutine. `workers` is how many processes share the search (None: one); they are forked,
+    so any program will do, and what is found is the same. With `ray`, an address or "local", they are actors of a Ray
+    cluster (None: one a processor); the program must then have a name that they can import.
     """
     _check(cancels, crashes, max_states, max_seconds, timers, order, patience)
-    _check_workers(workers, prune, order)
+    _check_workers(workers, ray, prune, order)
     members = identical_from(identical) if identical else None
     rules = Rules(
         cancels=cancels,
@@ -73,10 +77,10 @@ def explore(
         identical=members,
         strict=strict,
     )
-    limits = Limits(max_states=max_states, max_seconds=max_seconds, patience=patience)
-    with Fence(tuple(allow)) as fence, paused_collection():
+    with _hired(workers, ray, tuple(allow)) as hired, Fence(tuple(allow)) as fence, paused_collection():
+        limits = Limits(max_states=max_states, max_seconds=max_seconds, patience=patience)
         setting = Setting(program, rules, fence, state, invariant)
-        verdict = _Verdict(setting, limits, keep_going, workers)
+        verdict = _Verdict(setting, limits, keep_going, hired)
         try:
             if prune:
                 return verdict.pruned(order, progress)
@@ -87,14 +91,34 @@ def explore(
             return verdict.inconclusive(str(error))
 
 
+@dataclass(frozen=True)
+class _Hired:
+    """Those who share a search: how many, and where they are started once there is a setting."""
+
+    number: int
+    workplace_for: Callable[[Setting], Workplace]
+
+
+@contextmanager
+def _hired(workers: int | None, ray: str | None, allow: tuple[str, ...]) -> Iterator[_Hired | None]:
+    """Whoever is to share the search; None where one process does it alone."""
+    if ray is None:
+        yield _Hired(workers, ForkedWorkers) if workers is not None and workers > 1 else None
+        return
+    from . import on_ray  # Ray is an extra, and takes its time
+
+    with on_ray.cluster(ray, workers) as number:
+        yield _Hired(number, lambda setting: on_ray.RayWorkers(setting, allow))
+
+
 class _Verdict:
     """Turns what a search found into a result."""
 
-    def __init__(self, setting: Setting, limits: Limits, keep_going: bool, workers: int) -> None:
+    def __init__(self, setting: Setting, limits: Limits, keep_going: bool, hired: _Hired | None) -> None:
         self._setting = setting
         self._limits = limits
         self._keep_going = keep_going
-        self._workers = workers
+        self._hired = hired
         self._stop_at: Callable[[Failure], bool] = (lambda failure: False) if keep_going else (lambda failure: True)
         self._found = Exploration()
 
@@ -102,8 +126,8 @@ class _Verdict:
         search = self._search(order, progress)
         self._found = found = search.found
         try:
-            if isinstance(search, TeamSearch):
-                search.run_with(self._workers)
+            if isinstance(search, TeamSearch) and self._hired is not None:
+                search.run_with(self._hired.workplace_for(self._setting), self._hired.number)
             else:
                 search.run()
         except Unwalkable as error:
@@ -129,12 +153,13 @@ class _Verdict:
         if setting.rules.identical is None:
             with setting.start() as run:
                 setting.rules = replace(setting.rules, identical=run.loop.identical)
-        kind = Search if self._workers == 1 else TeamSearch
+        kind = Search if self._hired is None else TeamSearch
         if order == "fewest-preemptions":
             kind = FewestPreemptions
         if setting.rules.identical is not None:
             if kind is not Search or setting.rules.crashes:
-                other = "workers=" if self._workers > 1 else "crashes=" if setting.rules.crashes else f"order={order!r}"
+                crashes = "crashes=" if setting.rules.crashes else f"order={order!r}"
+                other = "workers= or ray=" if self._hired is not None else crashes
                 raise ExplorerUsageError(f"{other} and identical= do not go together; leave one of them out")
             kind = FoldedSearch
         return kind(setting, self._limits, order=order, stop_at=self._stop_at, progress=progress)
@@ -220,13 +245,16 @@ class _Verdict:
         )
 
 
-def _check_workers(workers: int, prune: bool, order: str) -> None:
-    if type(workers) is not int or workers < 1:
+def _check_workers(workers: int | None, ray: str | None, prune: bool, order: str) -> None:
+    if workers is not None and (type(workers) is not int or workers < 1):
         raise ExplorerUsageError(f"workers={workers!r}: it is a number of processes, 1 or more")
-    if workers > 1 and not prune:
-        raise ExplorerUsageError(f"workers={workers} with prune=False: an enumeration runs in one process")
-    if workers > 1 and order != "breadth":
-        raise ExplorerUsageError(f"workers={workers} with order={order!r}: several processes search breadth first only")
+    if ray is not None and (type(ray) is not str or not ray):
+        raise ExplorerUsageError(f"ray={ray!r}: it is the address of a Ray cluster, or 'local'")
+    shared = f"ray={ray!r}" if ray is not None else f"workers={workers}" if (workers or 1) > 1 else ""
+    if shared and not prune:
+        raise ExplorerUsageError(f"{shared} with prune=False: an enumeration runs in one process")
+    if shared and order != "breadth":
+        raise ExplorerUsageError(f"{shared} with order={order!r}: several processes search breadth first only")
 
 
 def _check(

@@ -8,6 +8,7 @@ and the numerical libraries are let through, because what they read cannot choos
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 import secrets
@@ -57,6 +58,8 @@ _GROUPS: tuple[tuple[Any, str, tuple[str, ...], str], ...] = (
 
 # Callers whose clocks and random numbers cannot choose the program's next step.
 _LET_THROUGH = frozenset({"asyncio", "importlib", "linecache", "logging", "numpy", "tempfile", "torch", "warnings"})
+# What it calls makes a record of a log, whosever it is: Ray, once imported, notes the time in each.
+_MAKES_RECORDS = logging.Logger.makeRecord.__code__
 
 
 class Fence:
@@ -208,7 +211,7 @@ def _is_the_programs(frame: Any) -> bool:
         frame = frame.f_back
     else:
         return False
-    if package in _LET_THROUGH:
+    if package in _LET_THROUGH or (frame.f_back is not None and frame.f_back.f_code is _MAKES_RECORDS):
         return False
     while frame is not None:
         name: str = frame.f_globals.get("__name__", "")

@@ -2,21 +2,19 @@
 
 The order is that of the search in one process, state by state and choice by choice, so states, schedules, verdict and
 the shortest counterexample are the same. What workers send is where choices lead; the coordinator keeps the table.
+Where the workers are, and how messages get there, is a `Workplace`: processes forked here, or actors on a Ray cluster.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import warnings
 from collections import deque
-from multiprocessing.connection import Connection, wait
-from typing import Any
+from collections.abc import Sequence
+from typing import Protocol
 
 from .errors import Diverged, ExplorerUsageError, Unwalkable, WorkerLost
 from .result import Failure
 from .search import Exploration, Search, State
-from .workers import Answers, Farewell, Job, Known, Learnt, Raised, serve
+from .workers import Answers, Farewell, Job, Known, Learnt, Raised
 
 _LARGEST_BATCH = 16
 _AHEAD = 2  # batches that a worker has been given and not answered: it need not wait for the next
@@ -28,13 +26,46 @@ class OutOfTime(Exception):
     """`max_seconds` passed while the coordinator waited. Internal."""
 
 
-class Worker:
-    """The coordinator's view of one worker process."""
+class Gone(Exception):
+    """A worker has ended without an answer; `how`, in words that continue "worker processes ended". Internal."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, how: str) -> None:
+        super().__init__(how)
+        self.how = how
+
+
+class Seat(Protocol):
+    """Where one worker sits. It answers in the order in which it is asked."""
+
+    def send(self, news: list[Known], jobs: list[Job]) -> None:
+        """Give it work, and tell what others have evaluated. Where it is gone, `receive` says so."""
+
+    def receive(self) -> Learnt | Raised:
+        """Take the next answer. Raises `Gone`."""
+
+    def farewell(self, seconds: float) -> Farewell | None:
+        """Let it go, and take its last word; None when there is none within that time."""
+
+    def stop(self) -> None:
+        """End it, whatever it does."""
+
+
+class Workplace(Protocol):
+    """Where workers are started, and how their answers are waited for."""
+
+    def start(self, number: int) -> Seat:
+        """Start the worker of that number, with nothing evaluated yet."""
+
+    def ready(self, seats: Sequence[Seat], seconds: float | None) -> list[int]:
+        """Wait until one has answered or is gone; the places of those in the list. None of them when time is up."""
+
+
+class Worker:
+    """The coordinator's view of one worker."""
+
+    def __init__(self, number: int, seat: Seat) -> None:
         self.number = number
-        self.process: Any = None
-        self.connection: Connection
+        self.seat = seat
         self.given: deque[list[State]] = deque()
         self.news: list[Known] = []
 
@@ -44,17 +75,16 @@ class TeamSearch(Search):
 
     _workers: list[Worker]
 
-    def run_with(self, workers: int) -> Exploration:
-        """Search with that many worker processes."""
-        if not hasattr(os, "fork"):
-            raise ExplorerUsageError(f"workers={workers}: it needs processes that are forked; use 1 on this platform")
+    def run_with(self, workplace: Workplace, workers: int) -> Exploration:
+        """Search with that many workers."""
         self._setting.observed = Answers()
         self._todo: deque[State] = deque()  # visited, not given to anybody yet
         self._deaths: dict[bytes, int] = {}
-        self._workers = [Worker(number) for number in range(workers)]
+        self._workplace = workplace
+        self._workers = []
         try:
-            for worker in self._workers:
-                self._start(worker)
+            for number in range(workers):
+                self._workers.append(Worker(number, workplace.start(number)))
             found = self.run()
             self._farewell()
             return found
@@ -64,25 +94,7 @@ class TeamSearch(Search):
             return self.found
         finally:
             for worker in self._workers:
-                if worker.process is not None:
-                    worker.process.kill()
-                    worker.process.join()
-                    worker.connection.close()
-
-    def _start(self, worker: Worker) -> None:
-        context = multiprocessing.get_context("fork")
-        ours, theirs = context.Pipe()
-        others = [ours, *(other.connection for other in self._workers if other.process is not None)]
-        worker.process = context.Process(
-            target=serve, args=(self._setting, theirs, worker.number, others), name="explorer worker", daemon=True
-        )
-        with warnings.catch_warnings():
-            # Python 3.12 warns where other threads live. A worker takes none of their locks: it only runs the program.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            worker.process.start()
-        theirs.close()
-        worker.connection = ours
-        worker.news = []
+                worker.seat.stop()
 
     # -- the search asks --------------------------------------------------------------------------------------------
     def _visit(self, state: State, parent: State | None, via: str) -> bool:
@@ -119,22 +131,18 @@ class TeamSearch(Search):
         if not jobs:
             return
         worker.given.append(states)
-        try:
-            worker.connection.send((worker.news, jobs))
-        except OSError:
-            return  # it is gone; listening will tell
+        worker.seat.send(worker.news, jobs)
         worker.news = []
 
     # -- the workers answer -----------------------------------------------------------------------------------------
     def _listen(self) -> None:
-        connections = {worker.connection: worker for worker in self._workers}
-        left = self._limits.left()
-        for ready in wait(list(connections), timeout=left):
-            worker = connections[ready]  # type: ignore[index]
+        seats = [worker.seat for worker in self._workers]
+        for place in self._workplace.ready(seats, self._limits.left()):
+            worker = self._workers[place]
             try:
-                answer = worker.connection.recv()
-            except (EOFError, OSError):
-                self._replace(worker)
+                answer = worker.seat.receive()
+            except Gone as gone:
+                self._replace(worker, gone)
                 continue
             worker.given.popleft()
             self._take(worker, answer)
@@ -165,34 +173,26 @@ class TeamSearch(Search):
                 reason = f"after {state.options[index]!r} two runs came to different states"
                 raise Diverged(state.depth, "", (), (), reason)
 
-    def _replace(self, worker: Worker) -> None:
-        """Start another process for one that is gone, and give its work out again."""
-        worker.process.join()
+    def _replace(self, worker: Worker, gone: Gone) -> None:
+        """Start another worker for one that is gone, and give its work out again."""
         lost = [state for states in worker.given for state in states]
         for state in lost:
             self._deaths[state.identity] = self._deaths.get(state.identity, 0) + 1
             if self._deaths[state.identity] > _DEATHS_BORNE:
-                raise WorkerLost(worker.process.exitcode)
+                raise WorkerLost(gone.how)
         self._todo.extendleft(reversed(lost))
         worker.given.clear()
-        worker.connection.close()
-        worker.process = None
-        self._start(worker)
+        worker.news = []
+        worker.seat.stop()
+        worker.seat = self._workplace.start(worker.number)
 
     def _farewell(self) -> None:
         """Collect what the workers' runs gathered for the caller, then let them go."""
         gather = getattr(self._setting.program, "collected", None)
         for worker in self._workers:
-            try:
-                worker.connection.send(None)
-                while worker.connection.poll(_PATIENCE_AT_THE_END):
-                    answer = worker.connection.recv()
-                    if isinstance(answer, Farewell):
-                        if gather is not None:
-                            gather.merge(answer.collected)
-                        break
-            except (EOFError, OSError):
-                continue  # it died with nothing left to do
+            answer = worker.seat.farewell(_PATIENCE_AT_THE_END)
+            if answer is not None and gather is not None:
+                gather.merge(answer.collected)
 
 
 def _as_exception(raised: Raised) -> Exception:

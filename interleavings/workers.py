@@ -1,16 +1,14 @@
 """One worker of a shared search: it evaluates the states it is given, goes on from there, and tells what it learnt.
 
-A worker is a fork of the searching process, so it has the program as it is there. It keeps a table of its own: what it
-or another worker has evaluated it does not evaluate again. All that it sends are identities, names and numbers, and at
-the end what the program's runs counted for the caller: its attribute `collected`, with `clear()` and `merge(other)`.
+It keeps a table of its own: what it or another worker has evaluated it does not evaluate again. All that it sends are
+identities, names and numbers, and at the end what the program's runs counted for the caller: its attribute `collected`,
+with `clear()` and `merge(other)`.
 """
 
 from __future__ import annotations
 
-import signal
 import traceback
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
 from .errors import Diverged, ExplorerUsageError, ForbiddenCall, Unwalkable
@@ -161,31 +159,22 @@ class WorkerSearch(Search):
         return None
 
 
-def serve(setting: Setting, connection: Connection, number: int, others: list[Connection]) -> None:
-    """Work until told to stop. The coordinator's side of every pipe is closed here, so that its end is noticed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the coordinator decides
-    for other in others:
-        other.close()
-    search = WorkerSearch(setting, backwards=number % 2 == 1)
+def answer_to(search: WorkerSearch, news: list[Known], jobs: list[Job]) -> Learnt | Raised:
+    """Do what is asked for; what stops it is an answer, too."""
+    search.learn(news)
+    try:
+        return search.work(jobs)
+    except Unwalkable as error:
+        return Raised("Unwalkable", error.reason)
+    except (Diverged, ForbiddenCall, ExplorerUsageError) as error:
+        return Raised(type(error).__name__, str(error))
+    except BaseException:
+        return Raised("unexpected", traceback.format_exc())
+
+
+def begin_collecting(setting: Setting) -> Any:
+    """Empty what the program's runs collect for the caller, and return it: it is the worker's own from here on."""
     collected = getattr(setting.program, "collected", None)
     if collected is not None:
         collected.clear()
-    while True:
-        try:
-            message = connection.recv()
-        except EOFError:
-            return
-        if message is None:
-            connection.send(Farewell(collected))
-            return
-        news, jobs = message
-        search.learn(news)
-        try:
-            answer: Learnt | Raised = search.work(jobs)
-        except Unwalkable as error:
-            answer = Raised("Unwalkable", error.reason)
-        except (Diverged, ForbiddenCall, ExplorerUsageError) as error:
-            answer = Raised(type(error).__name__, str(error))
-        except BaseException:
-            answer = Raised("unexpected", traceback.format_exc())
-        connection.send(answer)
+    return collected

@@ -14,7 +14,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from . import counterexample, export_command
+from . import counterexample, engines, export_command
 from .catalogue import MACHINES, UnknownName, machine_named, scopes_named, variants_named
 from .checks import MachineResult, ScopeResult, VariantResult, check_all_variants, check_machine
 from .engines import Options, memory_in_bytes, workers_in
@@ -31,6 +31,7 @@ EXAMPLES = """examples:
   python -m spec check --scope large --device cuda          with the torch engine, on a GPU
   python -m spec variants --json variants.json              every variant must be caught
   python -m spec check --scope large --workers 2            tens of millions of states
+  python -m spec check --scope medium --ray local --workers 2
   python -m spec export promela --machine cut -o cut.pml    the text of one scope, for Spin
   python -m spec export tla --machine cut -o cut.tla        the same for TLC, with cut.cfg beside it
 """
@@ -52,6 +53,9 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--device", default="cpu", help="of the torch engine: cpu, or cuda for a GPU")
     check.add_argument(
         "--workers", metavar="N", help="threads; left out: compiled one a processor, torch one. Same result"
+    )
+    check.add_argument(
+        "--ray", metavar="ADDRESS|local", help="share the states among actors of a Ray cluster, --workers of them"
     )
     check.add_argument("--memory", metavar="SIZE", help="limit of the compiled and the torch engine, such as 8G")
     check.add_argument(
@@ -201,13 +205,15 @@ def _check(arguments: argparse.Namespace, console: Console) -> int:
             far.counted,
             arguments.symmetry,
             arguments.device,
+            arguments.ray,
         )
-        for machine in machines:
-            far.machine = machine.name
-            result = check_machine(machine, arguments.scope, variants, Path(arguments.output), options, far.searched)
-            results.append(result)
-            if any(s.search.why.startswith("interrupted") for s in result.scopes):
-                break
+        with engines.connected(options):
+            for machine in machines:
+                far.machine = machine.name
+                found = check_machine(machine, arguments.scope, variants, Path(arguments.output), options, far.searched)
+                results.append(found)
+                if any(s.search.why.startswith("interrupted") for s in found.scopes):
+                    break
     for result in results:
         _print_machine(result, console)
     document = results[0].document() if len(results) == 1 else _combined(results)

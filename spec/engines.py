@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -45,11 +46,13 @@ class Options:
     """Whether states that differ only in which of several alike indexes is which are searched as one."""
     device: str = CPU
     """Where the array engine's tensors are, in torch's words: cpu, cuda, cuda:1."""
+    ray: str | None = None
+    """The address of a Ray cluster, or "local": `workers` actors there own the states (None: one a processor)."""
 
     @property
     def compiled_only(self) -> bool:
         """Whether something is asked for that the reference engine does not have."""
-        return self.resume or self.memory_limit is not None or self.workers is not None
+        return self.resume or self.memory_limit is not None or self.workers is not None or self.ray is not None
 
 
 def numba_is_there() -> bool:
@@ -73,6 +76,10 @@ def chosen_engine(options: Options, pinned: Pinned | None) -> str:
             raise UnknownName("the array engine needs torch; install it with: pip install 'cleancut[torch]'")
         if options.device != CPU and options.engine != TORCH:
             raise UnknownName(f"--device {options.device} is for the torch engine; the {options.engine} one has none")
+        if options.ray is not None and options.engine != COMPILED:
+            raise UnknownName(f"--ray is for the compiled engine; the {options.engine} one searches on one machine")
+        if options.ray is not None and options.resume:
+            raise UnknownName("--resume is for one machine; a search on Ray keeps nothing on disk")
         if options.resume and options.engine == TORCH:
             raise UnknownName("--resume is for the compiled engine; the torch engine keeps nothing on disk")
         return options.engine
@@ -82,6 +89,16 @@ def chosen_engine(options: Options, pinned: Pinned | None) -> str:
         return chosen_engine(replace(options, engine=COMPILED), pinned)
     large = pinned is not None and pinned.states > WORTH_COMPILING
     return COMPILED if large and numba_is_there() else REFERENCE
+
+
+def connected(options: Options) -> AbstractContextManager[Any]:
+    """One Ray for all the searches of a check, where they are on Ray: its start takes seconds."""
+    if options.ray is None:
+        return nullcontext()
+    chosen_engine(options, None)  # refuses what does not go together, before anything is started
+    from .on_ray import cluster
+
+    return cluster(options.ray, options.workers)
 
 
 def search(
@@ -121,6 +138,22 @@ def search(
 
     if chosen == TORCH:
         return _searched_on_arrays(machine, scope, variants, options, properties, on_progress)
+    together = variants_of(machine, scope) if variants else ()
+    if options.ray is not None:
+        from . import on_ray
+
+        return on_ray.search(
+            machine,
+            scope,
+            variants,
+            options.ray,
+            options.workers,
+            properties=properties,
+            memory_limit=options.memory_limit,
+            on_progress=on_progress,
+            together=together,
+            symmetry=options.symmetry,
+        )
     # Imported here: numba takes its time, and not everybody has it.
     from .compiled import engine
 
@@ -132,7 +165,7 @@ def search(
         memory_limit=options.memory_limit,
         resume=options.resume,
         workers=options.workers,
-        together=variants_of(machine, scope) if variants else (),
+        together=together,
         symmetry=options.symmetry,
         on_progress=on_progress,
     )

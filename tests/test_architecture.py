@@ -59,11 +59,13 @@ FOREIGN = (
     ("impl/ray/*", {"ray"}, ANYWHERE, "adapts the barrier to Ray, an extra; imported by its own name alone"),
     ("impl/store/*", {"torch", "safetensors"}, LAZILY, "tensors lie in safetensors files"),
     ("impl/demo*", {"torch", "rich"}, ANYWHERE, "trains a real policy and prints a table; examples/grpo shares parts"),
+    ("interleavings/on_ray.py", {"ray"}, LAZILY, "adapts the explorer's workers to Ray, an extra"),
     ("interleavings/pytest_plugin.py", {"pytest"}, ANYWHERE, "adapts pytest; the explorer itself never imports it"),
     ("interleavings/scenarios/*", {"torch"}, LAZILY, "the programs explored commit real tensors"),
     ("interleavings/conformance*", {"torch"}, LAZILY, "the runs driven commit real tensors"),
     ("proofs/*", {"z3"}, ANYWHERE, "the solver"),
     ("proofs/contracts.py", {"crosshair"}, LAZILY, "runs what is written in C out of its sight"),
+    ("spec/on_ray.py", {"ray"}, LAZILY, "adapts the owners of states to Ray, an extra"),
     ("spec/arrays/*", {"torch"}, ANYWHERE, "the array engine, an extra, loaded on demand"),
     ("spec/compiled/*", {"numba", "numpy", "llvmlite"}, ANYWHERE, "the compiled engine, an extra, loaded on demand"),
 )

@@ -216,6 +216,7 @@ def test_an_unreadable_trace_gets_one_clear_line_and_status_2(
         ),
         (["check", "barrier", "--crashes", "1"], "barrier does not say what survives a crash"),
         (["check", "barrier", "--workers", "0"], "workers=0"),
+        (["check", "barrier", "--ray", ""], "the address of a Ray cluster"),
         (["check", "barrier", "--cancels", "-1"], "cancels=-1"),
         (["explain", "not-there.json", "-o", "page.html"], "not-there.json: cannot be read"),
         (["validate", "not-there.jsonl"], "the trace not-there.jsonl cannot be opened"),

@@ -152,6 +152,28 @@ def test_virtual_clock_of_the_loop_is_allowed() -> None:
     assert explore(main).outcomes == {"returned 2.5"}
 
 
+def test_factory_of_log_records_may_read_the_clock() -> None:
+    """Ray puts one in that notes the time in each record; called by the program itself it is refused."""
+    made = logging.getLogRecordFactory()
+
+    def factory(*args: Any, **options: Any) -> logging.LogRecord:
+        time.time_ns()
+        return made(*args, **options)
+
+    async def logs() -> None:
+        logging.getLogger("explored").warning("a line")
+
+    async def calls() -> None:
+        factory("explored", logging.WARNING, "", 0, "a line", (), None)
+
+    logging.setLogRecordFactory(factory)
+    try:
+        assert explore(logs).verdict == "holds"
+        assert explore(calls).verdict == "inconclusive"
+    finally:
+        logging.setLogRecordFactory(made)
+
+
 def test_logging_and_imports_may_read_the_clock() -> None:
     """A log record carries the time of day, and modules read it while they are imported; neither chooses a step."""
 

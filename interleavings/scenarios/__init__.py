@@ -5,6 +5,7 @@ Importing this package imports `impl` and `spec`; the explorer itself does not n
 
 from __future__ import annotations
 
+import logging
 import re
 
 from ..follower import Coverage
@@ -23,7 +24,7 @@ from . import samplers as _samplers
 from . import saves as _saves
 from . import spares as _spares
 from . import watchdog as _watchdog
-from .scenario import Scenario
+from .scenario import RUN, Scenario
 
 SCENARIOS: dict[str, Scenario] = {
     scenario.name: scenario
@@ -39,7 +40,11 @@ SCENARIOS: dict[str, Scenario] = {
 }
 # What has to fail: each shows that the explorer finds the fault that it is about. Asked for by name only.
 CONTROLS: dict[str, Scenario] = {scenario.name: scenario for scenario in (_gate.IN_SLOT,)}
-RUN = "run_"
+
+
+# A scenario in which groups fail warns of it in each of its thousands of runs; where nobody has set up logging, as in a
+# worker on Ray, each warning would be written out.
+logging.getLogger("cleancut").addHandler(logging.NullHandler())
 
 
 class UnknownScenario(KeyError):

@@ -13,6 +13,8 @@ from ..follower import Coverage
 from ..subject import Program, Subject
 
 Timers: TypeAlias = Literal["idle", "anytime"]
+RUN = "run_"
+"""Before the name of a scenario: the attribute of this package that makes a fresh run of it."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,18 @@ class Scenario:
         declared = self.machine.actions.values()
         return [action.name for action in declared if action.when is None or action.when(self.scope)]
 
+    @property
+    def reference(self) -> str:
+        """The name by which any process can import a program of it."""
+        return f"{__package__}:{RUN}{self.name}"
+
     def program(self, coverage: Coverage) -> Program:
-        """The program to explore, named for traces by the scenario."""
+        """The program to explore, named for traces by the scenario. Its runs collect in `coverage`, wherever."""
 
         def fresh() -> Subject:
             return self.program_of(coverage)
 
         fresh.trace_identity = {"scenario": self.name}  # type: ignore[attr-defined]
+        fresh.reference = self.reference  # type: ignore[attr-defined]
+        fresh.collected = coverage  # type: ignore[attr-defined]
         return fresh

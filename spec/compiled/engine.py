@@ -11,19 +11,17 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-import numpy as np
-
 from ..machine import Machine
 from ..outcome import Counts, Progress, outcome
 from ..reference_engine import Search
 from ..scalar_form import scalar_form
 from ..symmetry import Reduction, judged, symmetric_search
 from . import level_files, library
-from .expansion import BLOCK, Alone, Expansion, Watch
+from .expansion import BLOCK, Alone, Expansion
 from .kernels import PARTS
 from .level_files import Level
 from .narrowing import narrowed
-from .orbits import Orbits
+from .question import question
 from .retrace import Finding, Retrace
 from .source import Generated, generate
 from .storage import OutOfMemory, Storage, default_limit
@@ -76,7 +74,7 @@ def search(
         machine, reduction, properties = symmetric_search(machine, scope, variants, properties)
         together, wanted = (), None if properties is None else tuple(properties)
     generated = prepared(machine, scope, variants, together)
-    functions = functions or library.compiled(generated)
+    functions = functions or library.compiled(generated.text)
     run = _Run(machine, generated, wanted, memory_limit or default_limit(), functions, reduction)
     threads = 1 if max_states is not None else min(workers or processors(), PARTS)
     if threads == 1:
@@ -98,29 +96,13 @@ class _Run:
         reduction: Reduction | None,
     ) -> None:
         form = generated.form
-        self.reduction = reduction
         self.started = time.perf_counter()
-        self.generated = generated
-        self.model = machine.model(form.scope, form.variants)
+        self.question = question(machine, generated, wanted, reduction)
         self.key = library.digest(
             f"{generated.text}\n{form.variants}\n{sorted(wanted) if wanted is not None else None}"
             f"{'' if reduction is None else f' symmetry {reduction.blocks}'}"
         )
-        chosen = [name for name in self.model.machine.properties if wanted is None or name in wanted]
-        progress = self.model.machine.progress
-        self.progress = progress if progress and (wanted is None or progress.name in wanted) else None
-        self.names = [*chosen, *([self.progress.name] if self.progress else [])]
-        instances = form.instances
-        self.watch = Watch(
-            functions,
-            sum(1 << i for i, name in enumerate(generated.properties) if name in chosen),
-            self.progress is not None,
-            any(c.at is not None for c in form.claims),
-            np.array([i.progress for i in instances] or [False]).astype(np.int64),
-            np.zeros(max(1, len(instances)), np.int64),
-            np.array([w.property in chosen for w in form.witnesses] or [False]).astype(np.int64),
-            None if reduction is None else Orbits(form, generated.packing, reduction),
-        )
+        self.watch = self.question.watch(functions)
         self.storage = Storage(generated.packing.words, limit)
         self.alone = Alone(self.watch, self.storage)
         self.depth = self.transitions = 0
@@ -184,8 +166,7 @@ class _Run:
 
     def begin(self) -> None:
         """Put the initial state in, and look at it."""
-        elements = self.generated.form.elements
-        self.alone.begin(self.generated.packing.packed([e.initial for e in elements]))
+        self.alone.begin(self.question.initial)
         self.end = 1
         if self.watch.broken(self.storage.states, 0, 1) >= 0:
             self.finding = Finding(0, 0, None, False)
@@ -229,13 +210,15 @@ class _Run:
     # ------------------------------------------------------------------------------------------ The result
 
     def retrace(self) -> Retrace:
-        return Retrace(self.model, self.generated.form, self.generated.packing, self.storage, self.reduction)
+        asked = self.question
+        return Retrace(asked.model, asked.generated.form, asked.generated.packing, self.storage, asked.reduction)
 
     def result(self, why: str) -> Search:
+        asked = self.question
         violation = None
         if self.finding is not None:
-            violation = self.retrace().violation(self.finding, self.names)
+            violation = self.retrace().violation(self.finding, asked.names)
         taken, missing = self.watch.taken.tolist(), self.watch.missing.tolist()
         counts = Counts(self.storage.count, self.transitions, self.depth, self.seconds, taken, missing)
-        found = outcome(self.model, self.generated.form, self.names, counts, violation, why)
-        return found if self.reduction is None else judged(found)
+        found = outcome(asked.model, asked.generated.form, asked.names, counts, violation, why)
+        return found if asked.reduction is None else judged(found)

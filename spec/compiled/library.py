@@ -17,8 +17,6 @@ from types import ModuleType
 
 import numba
 
-from .source import Generated
-
 CACHE_VARIABLE = "CLEANCUT_CACHE"
 
 
@@ -41,14 +39,14 @@ def digest(text: str) -> str:
     return hashlib.sha256(f"{_compiler()}\n{text}".encode()).hexdigest()[:24]
 
 
-def compiled(generated: Generated) -> ModuleType:
-    """The text as a module whose functions compile at their first call, or come from the cache."""
-    name = f"cleancut_generated_{digest(generated.text)}"
+def compiled(text: str) -> ModuleType:
+    """Generated text as a module whose functions compile at their first call, or come from the cache."""
+    name = f"cleancut_generated_{digest(text)}"
     if name in sys.modules:
         return sys.modules[name]
     path = cache_directory() / f"{name}.py"
     if not path.exists():
-        _write_whole(path, generated.text)
+        _write_whole(path, text)
     description = importlib.util.spec_from_file_location(name, path)
     assert description is not None
     assert description.loader is not None
