@@ -109,7 +109,7 @@ async def test_many_large_files_go_through_little_pinned_memory(tmp_path: Path) 
         assert torch.equal(again.plane.rows(group)["x"], torch.full((LARGE,), group + 1, dtype=torch.uint8))
 
 
-@pytest.mark.parametrize("nth", [0, 7, 16])
+@pytest.mark.parametrize("nth", [0, 4, 7])
 async def test_a_full_disk_in_the_middle_of_large_files_leaves_no_memory_in_use(tmp_path: Path, nth: int) -> None:
     """And the next save works, through the same memory."""
     device, run = run_of_large_rows(tmp_path, failing_files(errno.ENOSPC, call="write", nth=8 + nth))
