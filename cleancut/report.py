@@ -263,7 +263,7 @@ def _bounded(report: Mapping[str, Any]) -> list[str]:
         ]
     if isinstance(proofs, dict):
         excluded = dict.fromkeys(o["excludes"] for o in proofs["obligations"] if o["excludes"])
-        lines += [f"The proofs do not speak of {escape(text)}." for text in excluded]
+        lines += [f"The proofs do not cover {escape(text)}." for text in excluded]
     missing = [name for name in ("spec", "variants", "interleavings", "proofs") if report.get(name) is None]
     lines += [f"Of <b>{name}</b> there is no result, so nothing is said." for name in missing]
     items = "".join(f"<li>{line}</li>" for line in lines)

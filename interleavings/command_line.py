@@ -280,7 +280,10 @@ def _replay(path: str, console: Console) -> int:
     try:
         program = getattr(import_module(module), name)
     except (ImportError, AttributeError):
-        raise TraceUnreadable(f"{path}: its program {module}:{name} is not there any more") from None
+        raise TraceUnreadable(
+            f"{path}: its program {module}:{name} cannot be imported: it is not there any more, or its folder is not "
+            "on the path; go to that folder, or name it in PYTHONPATH"
+        ) from None
     result = replay(program, trace)
     console.print(result.describe())
     return {"reproduced": FAILS, "failed": FAILS, "stale": OPEN}.get(result.outcome, HOLDS)

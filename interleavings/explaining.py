@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from .crashing import CRASH
 from .page import Page, PageStep, html_of
+from .result import Failure
 from .trace import Step, Trace
 
 VERBS = {
-    "task-step": "runs on",
+    "task-step": "goes on",
     "callback": "callback",
     "timer": "timer fires",
     "cancel": "is cancelled",
     "job": "job completes",
+    "crash": "crash",
 }
-LOOP = "event loop"
+LOOP, ENVIRONMENT = "event loop", "environment"
+FORBIDDEN = "forbidden-call"
 #: So many lines about a failure stand at the head of the page; more of them at its end.
 FEW_DETAILS = 8
 
@@ -33,7 +37,7 @@ def explain(trace: Trace, source: Source | None = None) -> str:
 
 def step_of(step: Step, source: Source | None = None) -> PageStep:
     """One step, with what the trace itself says of it."""
-    lane = step.task or LOOP
+    lane = step.task or (ENVIRONMENT if step.kind == CRASH else LOOP)
     title = VERBS[step.kind] + (f" {step.what}" if step.what else "")
     return PageStep(lane, title, step.where, source(step.where) if source and step.where else "")
 
@@ -42,7 +46,7 @@ def page_of(trace: Trace, steps: Sequence[PageStep], **more: Any) -> Page:
     """A page around steps."""
     failure = trace.failure
     program = str(trace.program.get("scenario") or trace.program.get("reference") or "a program")
-    budgets = ", ".join(f"{name} {value}" for name, value in trace.budgets.items() if value)
+    budgets = ", ".join(f"{name} {value}" for name, value in trace.budgets.items() if value and value != "idle")
     facts = [
         ("program", program),
         ("steps", str(len(steps))),
@@ -57,6 +61,7 @@ def page_of(trace: Trace, steps: Sequence[PageStep], **more: Any) -> Page:
         title=f"{program}: {failure.property or failure.kind}",
         subtitle="A schedule of the real coroutines, found by the explorer",
         broken=failure.property or failure.kind,
+        verb=_verb(failure),
         sentence=failure.message or str(failure),
         concerned=[f"{name}: {'; '.join(lines)}" for name, lines in details] if few else (),
         facts=facts,
@@ -64,6 +69,13 @@ def page_of(trace: Trace, steps: Sequence[PageStep], **more: Any) -> Page:
         details=() if few else details,
         **more,
     )
+
+
+def _verb(failure: Failure) -> str:
+    """What is said of the failure's name: a property is violated, an exception is raised, a deadlock happens."""
+    if failure.kind.endswith("exception"):
+        return "is raised"
+    return "happens" if failure.property in ("", failure.kind) or failure.kind == FORBIDDEN else "is violated"
 
 
 def _lines(value: Any) -> list[str]:

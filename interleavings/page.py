@@ -67,6 +67,8 @@ class Page:
     start_band: Band = ""
     notes: Sequence[str] = ()
     details: Sequence[tuple[str, Sequence[str]]] = ()
+    verb: str = "is violated"
+    """What `broken` does, where it is no property: an exception is raised."""
 
     def lane_names(self) -> list[str]:
         """The lanes in the order in which they first act; what the environment does comes last."""
@@ -93,8 +95,8 @@ def html_of(page: Page) -> str:
 
 def _header(page: Page) -> Iterator[str]:
     yield f'<header><p class="sub">{escape(page.subtitle)}</p><h1>{escape(page.title)}</h1>\n'
-    yield '<section class="verdict" aria-label="What is violated">'
-    yield f"<h2><code>{_breakable(page.broken)}</code> is violated</h2>"
+    yield '<section class="verdict" aria-label="What fails">'
+    yield f"<h2><code>{_breakable(page.broken)}</code> {escape(page.verb)}</h2>"
     yield f'<p class="sentence">{escape(page.sentence)}</p>'
     if page.concerned:
         yield f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in page.concerned)}</ul>"

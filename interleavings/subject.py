@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from .errors import ExplorerUsageError
@@ -82,7 +84,8 @@ def require_coroutines(subject: Subject) -> None:
 def identity_of(program: Program) -> dict[str, Any]:
     """Return how a trace names the program: its reference, or what `program.trace_identity` says.
 
-    A callable that is built from parameters sets the attribute `trace_identity`, a JSON object, on itself.
+    A function of the script that is running is named by the script's file, under which a replay can import it. A
+    callable that is built from parameters sets the attribute `trace_identity`, a JSON object, on itself.
     """
     declared = getattr(program, "trace_identity", None)
     if declared is not None:
@@ -91,5 +94,17 @@ def identity_of(program: Program) -> dict[str, Any]:
     while hasattr(function, "func"):  # functools.partial
         function = function.func
     module = getattr(function, "__module__", None) or "?"
+    if module == "__main__":
+        module = _importable_name_of_main()
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     return {"reference": f"{module}:{name}"}
+
+
+def _importable_name_of_main() -> str:
+    """Return `package.module` after `python -m`, the stem of a script's file, and `__main__` where there is no file."""
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:
+        return str(spec.name)
+    stem = Path(getattr(main, "__file__", None) or "").stem
+    return stem if stem.isidentifier() else "__main__"

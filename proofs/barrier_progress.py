@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from spec.barrier import (
     CHILD_ENDED,
     CHILD_INSIDE,
+    DONE,
     FENCED,
     INSIDE,
     NO_CHILD,
@@ -20,6 +21,7 @@ from spec.barrier import (
     OUTSIDE,
     QUEUED,
     SILENT,
+    SOUND,
     WAITING,
     BarrierScope,
     barrier,
@@ -31,7 +33,15 @@ from spec.machine import Machine
 from . import barrier_exclusion
 from .conjuncts import Conjunct, about
 from .obligations import Definition, Induction, Obligation
-from .ranking import Measure, Rising, Waiting, obligations_of_rising, obligations_of_waiting
+from .ranking import (
+    Height,
+    Measure,
+    Rising,
+    Waiting,
+    obligation_of_height,
+    obligations_of_rising,
+    obligations_of_waiting,
+)
 from .terms import NUMBERS
 
 
@@ -65,6 +75,18 @@ def fenced_is_outside(s: Value, w: Value) -> Value:
     return implies(s.lease[w] == FENCED, s.at[w] == OUTSIDE)
 
 
+@about("all_writers", without="every unfinished state goes on")
+def no_child_where_there_are_none(s: Value, w: Value) -> Value:
+    """In a scope without children no writer has one. Needed to go on: nobody waits for a step that nobody can take."""
+    return implies(s.children == 0, s.child[w] == NO_CHILD)
+
+
+@about("all_writers", without="somebody can always help")
+def leases_are_sound_where_there_are_none(s: Value, w: Value) -> Value:
+    """In a scope without leases none is over. Needed to go on: nothing there would give such a slot back."""
+    return implies(s.leases == 0, s.lease[w] == SOUND)
+
+
 @about(without="the measure is never below nothing")
 def silences_are_numbered(s: Value) -> Value:
     """No more holders fall silent than the scope allows. Needed for the measure: waking up again comes to an end."""
@@ -77,6 +99,8 @@ STRENGTHENING: tuple[Conjunct, ...] = (
     checkpoint_stands_somewhere,
     fenced_is_outside,
     silences_are_numbered,
+    no_child_where_there_are_none,
+    leases_are_sound_where_there_are_none,
 )
 
 
@@ -90,10 +114,7 @@ ASSUMES = (
     "weak fairness: whoever is inside a slot leaves it at some time or, silent, loses its lease, an open cut is "
     "closed, and a checkpoint whose drain is over is let in; a holder falls silent and wakes again finitely often"
 )
-EXCLUDES = (
-    "how long any of that takes; that the rank is bounded, "
-    "which it is because every part of it is in its declared range"
-)
+EXCLUDES = "how long any of that takes; a checkpoint that is cancelled or gives up its drain waits no longer either"
 
 
 def induction(machine: Machine = barrier) -> Induction:
@@ -148,6 +169,9 @@ def rising(held: Induction) -> Rising:
 
 
 def obligations_of_progress(held: Induction) -> Iterator[Obligation]:
-    """Both arguments, over the same strengthening."""
+    """Both arguments, over the same strengthening, and that a run comes to its end."""
     yield from obligations_of_waiting(waiting(held))
     yield from obligations_of_rising(rising(held))
+    most = CHILD_ENDED + FENCED
+    height = Height(members={"all_writers": most, "all_checkpointers": DONE}, each=(most, DONE), besides=lambda s: 0)
+    yield obligation_of_height("no_deadlock", held, height)

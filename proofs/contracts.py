@@ -8,23 +8,50 @@ it is about once and by a global name, so that a wrong version can be put in its
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from io import BytesIO
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 from impl.barrier import Cut
 from impl.barrier.admission import AdmissionCore, ExclusiveTicket, Standing, Ticket
-from impl.checkpointing.validation import without_buffered
-from impl.errors import TraceUnreadable
+from impl.checkpointing.validation import as_pending, without_buffered
+from impl.errors import CheckpointCorrupt, CheckpointIncompatible, TraceUnreadable
 from impl.keys import Key
 from impl.ledger import Ledger
-from impl.store.manifest import Identity, SamplerIdentity
+from impl.store import strict_json
+from impl.store.manifest import (
+    Count,
+    FileRecord,
+    Identity,
+    Manifest,
+    SamplerIdentity,
+    _digest_line,
+    decode_manifest,
+    encode_manifest,
+)
 from impl.store.names import checkpoint_name, is_member_name, parse_checkpoint_name
 from impl.store.retention import Known, removable
 from impl.store.strict_json import _without_duplicates
-from impl.tracing.reader import _Order
-from impl.tracing.schema import SCHEMA, VERSION, End, Event, Gap, Header, Record
+from impl.tracing.reader import _checked, _Order
+from impl.tracing.schema import SCHEMA, VERSION, End, Event, Gap, Header, Record, Torn
 
 MOVES, ENTRIES = 4, 3
+T = TypeVar("T")
+
+
+def plainly(call: Callable[[], T]) -> T:
+    """What the call returns, out of CrossHair's sight, which does not reach into C. Give it plain values."""
+    from crosshair.tracers import NoTracing, is_tracing
+
+    if not is_tracing():  # type: ignore[no-untyped-call]
+        return call()
+    with NoTracing():  # type: ignore[no-untyped-call]
+        return call()
+
+
+def plain(number: int, below: int) -> int:
+    """The number as a plain one: each is a path of its own."""
+    return next(k for k in range(below) if k == number)
 
 
 def _ticket(kind: type[Ticket]) -> Ticket:
@@ -106,6 +133,25 @@ def merge_lets_the_buffer_win(ledger: Sequence[int], buffer: Sequence[int]) -> N
     assert list(taken_out) == [group for group in ledger if group in buffer]
 
 
+def merge_without_buffer_keeps_stamps(finished: Sequence[int], pending: Sequence[int]) -> None:
+    """Left out of the buffer, its groups are pending again: each once, with its stamp, in one admission a step."""
+    assert len(finished) <= ENTRIES
+    assert len(pending) <= 2
+    assert all(0 <= step < 3 for step in [*finished, *pending])
+    # The step of each group; 0 is none.
+    in_buffer, in_ledger = ([plain(step, 3) or None for step in steps] for steps in (finished, pending))
+    steps = in_buffer + in_ledger
+    slots: Any = [SimpleNamespace(group=g, epoch=0, index=g, step=s, weight=0) for g, s in enumerate(in_buffer)]
+    entries: Any = [SimpleNamespace(group=g, step=s, admission=s or 3) for g, s in enumerate(in_ledger, len(in_buffer))]
+    merged, next_admission = plainly(lambda: as_pending(slots, entries, 4))
+    assert [entry.group for entry in merged] == list(range(len(steps)))
+    assert [entry.step for entry in merged] == steps
+    for one in merged:
+        assert one.admission < next_admission
+        assert all((one.step == other.step) <= (one.admission == other.admission) for other in merged if one.step)
+        assert all((one.admission == other.admission) <= (one.step == other.step) for other in merged)
+
+
 IDENTITY = Identity(1, "", 0, 1, None, SamplerIdentity("in_order", {}))
 KINDS: Sequence[Any] = ("full", "rollout", "trainer")
 
@@ -162,6 +208,57 @@ def duplicate_keys_are_refused(keys: Sequence[str]) -> None:
     assert len(found) == len(keys)
 
 
+WRITTEN = Manifest(
+    schema=1,
+    step=3,
+    sequence=7,
+    kind="full",
+    parent=None,
+    anchor=None,
+    fence=1,
+    identity=IDENTITY,
+    counts={"groups": Count(2, "groups")},
+    files={"ledger.json": FileRecord(10, "0" * 64, None)},
+)
+PUBLISHED, DIGEST = encode_manifest(WRITTEN)
+#: One thing in a manifest changed: nothing at first, then to another manifest, then to what is none.
+EDITS = (
+    (b"", b""),
+    (b'"fence":1', b'"fence":2'),
+    (b'"step":3', b'"step":4'),
+    (b'"schema":1', b'"schema":2'),
+    (b'"schema":1', b'"schema":true'),
+    (b'"schema":1', b'"schema":1.0'),
+    (b'"fence":1', b'"fence":"1"'),
+    (b'"fence":1', b'"fence":NaN'),
+    (b'"fence":1', b'"fence":1,"fence":2'),
+    (b'"fence":1', b'"fence":1,"of_a_later_version":2'),
+    (b'"fence":1,', b""),
+    (b"ledger.json", b"../ledger.json"),
+    (b"ledger.json", b"manifest.json"),
+)
+WELL_FORMED = 3
+EDITED = tuple(PUBLISHED.replace(before, after, 1) if before else PUBLISHED for before, after in EDITS)
+DIGESTS = tuple(_digest_line(data) for data in EDITED)
+NAMES = tuple(checkpoint_name(step, sequence) for step in (3, 4) for sequence in (6, 7))
+
+
+def manifest_is_read_as_it_was_published(edit: int, has_its_digest: bool, name: int) -> None:
+    """A manifest is read with the bytes of its digest, the name of its directory, and nothing that it cannot mean."""
+    assert 0 <= edit < len(EDITED)
+    assert 0 <= name < len(NAMES)
+    number, called = plain(edit, len(EDITED)), NAMES[plain(name, len(NAMES))]
+    digest = DIGESTS[number] if has_its_digest else DIGEST
+    try:
+        found = plainly(lambda: decode_manifest(EDITED[number], digest, called))
+    except (CheckpointCorrupt, CheckpointIncompatible):
+        return
+    assert number < WELL_FORMED
+    assert has_its_digest or number == 0
+    assert plainly(lambda: found.name) == called
+    assert plainly(lambda: encode_manifest(found)[0]) == EDITED[number]
+
+
 HEADER = Header(SCHEMA, VERSION, "segment", None, 1, "host", 0.0, 0.0)
 # Made beforehand: what is made while CrossHair looks on it makes itself, and a msgspec record it cannot.
 RECORDS: Sequence[Sequence[Record]] = tuple(
@@ -177,8 +274,7 @@ def trace_numbers_have_no_hole(choices: Sequence[int]) -> None:
     order.next(1, HEADER)
     expected, ended = 0, False
     for line, choice in enumerate(choices, 2):
-        # A number that is looked for is a plain one, and each of them a path of its own.
-        number, kind = next((n, k) for n in range(len(RECORDS)) for k in range(3) if 3 * n + k == choice)
+        number, kind = divmod(plain(choice, 3 * len(RECORDS)), 3)
         try:
             order.next(line, RECORDS[number][kind])
         except TraceUnreadable:
@@ -188,13 +284,59 @@ def trace_numbers_have_no_hole(choices: Sequence[int]) -> None:
         expected, ended = expected + kind + 1, kind == 2
 
 
+IS_HEADER, IS_END, IS_TORN, IS_WRONG = 0, 4, 5, 6
+HEADER_LINE = strict_json.encode(HEADER, "a header")
+#: A header, an event, an event of ours, a gap, an end, a line cut short; then what is no line of a trace.
+LINES = (
+    HEADER_LINE,
+    strict_json.encode(Event(0, 0.0, 0.0, "of_a_user", None, {}), "an event"),
+    strict_json.encode(Event(0, 0.0, 0.0, "dispatch", None, {"group": 1}), "an event"),
+    strict_json.encode(Gap(0, 1), "a gap"),
+    strict_json.encode(End(1), "an end"),
+    HEADER_LINE[:-9] + b"\n",
+    strict_json.encode(Event(0, 0.0, 0.0, "dispatch", None, {"group": "1"}), "an event of other fields"),
+    strict_json.encode(Gap(0, 0), "a gap of nothing"),
+    HEADER_LINE.replace(b'"version":1', b'"version":2'),
+    b'{"record":"another"}\n',
+)
+
+
+def trace_is_read_up_to_a_fault(choices: Sequence[int], ends_in_a_line: bool) -> None:
+    """Every line of a trace is one, but for the last of a segment, which a crash may have cut short."""
+    assert len(choices) <= ENTRIES
+    assert all(0 <= choice < len(LINES) for choice in choices)
+    lines = [plain(choice, len(LINES)) for choice in choices]
+    end = None if ends_in_a_line else -1
+
+    def records() -> list[Record | Torn]:
+        file = BytesIO(b"".join([LINES[line] for line in lines])[:end])
+        return [line.record for line in _checked("trace", file)]
+
+    try:
+        read = plainly(records)
+    except TraceUnreadable:
+        return
+    assert len(read) == len(lines) > 0
+    for place, line in enumerate(lines):
+        following = lines[place + 1] if place + 1 < len(lines) else None
+        assert line < IS_WRONG
+        assert isinstance(read[place], Torn) == (line == IS_TORN)
+        if line == IS_TORN:
+            assert following == IS_HEADER or (following is None and not ends_in_a_line)
+        if line == IS_END:
+            assert following in (IS_HEADER, IS_TORN, None)
+
+
 CONTRACTS: tuple[Callable[..., None], ...] = (
     cut_excludes_writers,
     subtraction_leaves_one_owner,
     merge_lets_the_buffer_win,
+    merge_without_buffer_keeps_stamps,
     retention_spares_what_is_needed,
     checkpoint_name_is_read_back,
     member_stays_inside,
     duplicate_keys_are_refused,
+    manifest_is_read_as_it_was_published,
     trace_numbers_have_no_hole,
+    trace_is_read_up_to_a_fault,
 )

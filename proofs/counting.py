@@ -71,6 +71,14 @@ def of_two(terms: Terms, before: Tally, after: Tally, members: Sequence[Any]) ->
         yield z3.Implies(premise, after.unknown - before.unknown == change(member))
 
 
+def no_more_than(terms: Terms, most: int) -> Iterator[Any]:
+    """Of every sum that was met: where no member adds more than `most`, it is at most so often that."""
+    for tally in terms.tallies.values():
+        if tally.operator == "total" and not tally.outer:
+            low = everywhere(terms, tally.domain, lambda x, t=tally: contribution(t, x) <= most)
+            yield z3.Implies(low, tally.unknown <= most * terms.size(tally.domain))
+
+
 def laws(terms: Terms, members: dict[str, list[Any]]) -> list[Any]:
     """The laws of all counts and sums that were met, at the given members of each domain.
 

@@ -1,7 +1,7 @@
 """What is proved of `no_stall` for any size: every action of progress raises the rank, and a save under way goes on.
 
-So no run without faults is endless, and none ends inside a save. That an unfinished run outside a save can go on rests
-on permits, stamps and capacities, which is counting: it is enumerated within scopes only.
+The rank is bounded (`cut_bounds`), so no run without faults is endless; and none ends inside a save. That an unfinished
+run outside a save can go on rests on permits, stamps and capacities, which is counting: it is enumerated within scopes.
 """
 
 from __future__ import annotations
@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from spec.cut import CutScope, cut
-from spec.cut.rollout import of_next_batch
 from spec.cut.state import (
     ADMITTED,
     CAPTURED,
     CLAIMED,
     DRAINING,
+    FULL,
     GENERATING,
     GIVEN_UP,
     NO_ENTRY,
+    NO_LEASE,
     NO_SLOT,
     OUTSIDE_WINDOW,
     RESERVED,
+    SNAPSHOT,
     WRITING,
     any_reserved,
     any_spare,
@@ -29,7 +31,7 @@ from spec.cut.training import before, eligible
 from spec.expression import Value, all_of, any_of, implies, not_
 from spec.machine import Machine
 
-from . import cut_ownership
+from . import cut_loader, cut_ownership
 from .conjuncts import Conjunct, about
 from .obligations import Induction, Obligation
 from .ranking import Rising, obligations_of_rising
@@ -85,6 +87,18 @@ def written_in_the_background(s: Value) -> Value:
     return implies(s.window == WRITING, s.background == 1)
 
 
+@about(without="a save under way goes on")
+def snapshots_are_of_the_scope(s: Value) -> Value:
+    """A save is a full one, or a snapshot where the scope has them. Needed to go on: elsewhere none is skipped."""
+    return (s.kind == FULL) | ((s.kind == SNAPSHOT) & (s.snapshots != 0))
+
+
+@about("prompts", without="a save under way goes on")
+def no_lease_where_there_are_none(s: Value, p: Value) -> Value:
+    """In a scope without leases no writer has one. Needed to go on: there none would end, and the drain would wait."""
+    return implies(s.leases == 0, s.lease[p] == NO_LEASE)
+
+
 STRENGTHENING: tuple[Conjunct, ...] = (
     values_are_declared,
     image_values_are_declared,
@@ -94,26 +108,23 @@ STRENGTHENING: tuple[Conjunct, ...] = (
     bits_are_bits,
     save_is_at_a_stage,
     written_in_the_background,
+    snapshots_are_of_the_scope,
+    no_lease_where_there_are_none,
 )
 
 
 @about("prompts")
 def untouched_run(s: Value, p: Value) -> Value:
-    """At the start nothing is in trouble and no gate passed."""
+    """At the start nothing is in trouble, no gate passed, and no snapshot under way."""
     empty_image = s.image_ledger[p] == NO_ENTRY
-    return (s.trouble[p] == GENERATING) & (s.gate_passed == 0) & (s.columns == 0) & empty_image
+    at_rest = (s.gate_passed == 0) & (s.columns == 0) & (s.kind == FULL)
+    return (s.trouble[p] == GENERATING) & at_rest & empty_image
 
 
 @about(without="drain_pool raises the rank")
 def steps_take_something(s: Value) -> Value:
     """The scope: a train step has one group at least."""
     return s.batch_size >= 1
-
-
-@about(without="reserve_batch raises the rank")
-def next_batch_has_a_prompt(s: Value) -> Value:
-    """While the epoch is not over the loader's next batch has a prompt."""
-    return implies(s.epoch_over == 0, any_of(s.prompts, lambda p: of_next_batch(s, p)))
 
 
 @about(without="drain_pool raises the rank")
@@ -136,13 +147,12 @@ def some_eligible_is_the_first(s: Value) -> Value:
     return implies(any_of(s.prompts, lambda p: eligible(s, p)), any_of(s.prompts, first))
 
 
-ASSUMES = (
-    "while its epoch is not over the loader's next batch has a prompt, which is enumerated (loader_agrees); "
-    "a train step takes one group at least"
-)
+ASSUMES = "what `ownership` and `loader` assume; a train step takes one group at least"
 EXCLUDES = (
-    "that an unfinished run outside a save can go on, which rests on permits and stamps, and that the rank is bounded, "
-    "which rests on the ranges of version and epoch: both are enumerated only"
+    "that an unfinished run outside a save can go on, which is enumerated only. It needs two counts over steps that "
+    "the laws stated here do not give: that the next step has its groups or a shortfall (stamps_complete), and that "
+    "the permits are not all with later steps, where the groups of each step are summed over the steps from version "
+    "to cursor and held against a capacity that is a product, step size times lookahead + 1"
 )
 
 
@@ -154,11 +164,11 @@ def induction(machine: Machine = cut) -> Induction:
         scope_type=CutScope,
         properties=(),
         strengthening=STRENGTHENING,
-        rests_on=cut_ownership.STRENGTHENING,
+        rests_on=(*cut_ownership.STRENGTHENING, cut_loader.next_batch_has_a_prompt),
         initial=(cut_ownership.empty_run, untouched_run),
         assumes=ASSUMES,
         excludes=EXCLUDES,
-        supposes=(steps_take_something, next_batch_has_a_prompt),
+        supposes=(steps_take_something,),
         lemmas=(some_spare_is_the_first, some_eligible_is_the_first),
         for_all=True,
         counts=True,

@@ -17,7 +17,7 @@ import z3
 
 from .obligations import Obligation, Question
 from .small_states import Values, ranges, shown
-from .terms import Terms
+from .terms import Tally, Terms
 
 TIMEOUT_MILLISECONDS = 20_000
 IMPATIENT_MILLISECONDS = 3_000
@@ -27,7 +27,10 @@ SIZES = (1, 2, 3)
 
 @dataclass(frozen=True)
 class Proved:
-    """The obligation holds for every state and every index, and a state with `witness` members meets its premises."""
+    """The obligation holds for every state and every index.
+
+    And a state with `witness` members, every variable in its declared range, meets its premises.
+    """
 
     witness: int
 
@@ -93,7 +96,8 @@ def _proved(obligation: Obligation, timeout: int) -> Verdict | None:
     for size in SIZES:
         question = _written_out(obligation, size)
         solver = _solver(timeout)
-        solver.add(*question.premises)
+        # A state out of the declared ranges is none that a run has, so it would be no witness.
+        solver.add(*question.premises, *ranges(question.state, obligation.machine, size))
         if solver.check() == z3.sat:
             return Proved(size)
     return Unknown(f"no state of up to {SIZES[-1]} members meets the premises, so nothing would be proved")
@@ -115,6 +119,29 @@ def _refuted(obligation: Obligation, sizes: Sequence[int], timeout: int) -> Verd
             if solver.check() == z3.sat:
                 return Refuted(shown(obligation.name, question, obligation.machine, Values(solver.model(), size)))
     return None
+
+
+def allowed_by_the_laws(obligation: Obligation, timeout: int = TIMEOUT_MILLISECONDS) -> str | None:
+    """A small state that breaks the obligation if counts may be any numbers that the laws of counting allow; or None.
+
+    Where the true counts exclude it, by a principle that is none of the laws, the obligation is true and what is stated
+    does not prove it: nothing refutes it, but that it is not proved is then certain, and not for lack of time.
+    """
+    for size in SIZES:
+        terms = Terms()
+        question = obligation.ask(terms)
+        solver = _solver(timeout)
+        solver.add(*question.premises, _not_all(question))
+        solver.add(*(terms.size(domain) == size for domain in obligation.machine.domains))
+        if solver.check() == z3.sat:
+            values = Values(solver.model(), size)
+            counted = [f"  with {values.of(t.unknown)} as the {t.operator} of {t.counted}" for t in _closed(terms)]
+            return "\n".join([shown(obligation.name, question, obligation.machine, values), *counted])
+    return None
+
+
+def _closed(terms: Terms) -> list[Tally]:
+    return [tally for tally in terms.tallies.values() if not tally.outer]
 
 
 def _unknown(obligation: Obligation, timeout: int) -> Verdict:

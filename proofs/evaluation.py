@@ -12,7 +12,7 @@ from typing import Any
 
 import z3
 
-from spec.expression import Symbol, SymbolicVector
+from spec.expression import Symbol, SymbolicVector, Value
 from spec.machine import Action, Machine
 
 from .symbols import SymbolicState, symbolic_step
@@ -139,9 +139,7 @@ class Relation:
         )
 
     def _names(self, state: Any, index: int | None) -> dict[str, Any]:
-        state_type: Any = type(state)
-        names = dict(_constants(state_type, tuple(self._machine.domains)))
-        names.update(zip(self._machine.variables, state, strict=True))
+        names = _names(self._machine, state)
         if self._index is not None:
             names[self._index] = index
         return names
@@ -153,6 +151,30 @@ class Relation:
         if over is None:
             return self._after[name](names)
         return tuple(self._after[name]({**names, PLACE: i}) for i in getattr(state, over))
+
+
+class Statement:
+    """What is said of a state, a claim or a number, as the solver is given it, on plain states."""
+
+    def __init__(self, machine: Machine, scope_type: type[Any], said: Callable[..., Value], indexes: int) -> None:
+        """`said` takes the state and so many indexes."""
+        self._machine = machine
+        self._indexes = [f"{PLACE} {number}" for number in range(indexes)]
+        terms, state = Terms(), SymbolicState(machine, scope_type)
+        term = terms.term(said(state, *(Symbol("constant", name) for name in self._indexes)))
+        self._reading = Evaluator(terms).reading(term)
+
+    def at(self, state: Any, *indexes: int) -> Any:
+        """What it is in this state, at these indexes."""
+        return self._reading({**_names(self._machine, state), **dict(zip(self._indexes, indexes, strict=True))})
+
+
+def _names(machine: Machine, state: Any) -> dict[str, Any]:
+    """What the names in a term mean in a plain state: its variables, its constants and the sizes of its domains."""
+    state_type: Any = type(state)
+    names = dict(_constants(state_type, tuple(machine.domains)))
+    names.update(zip(machine.variables, state, strict=True))
+    return names
 
 
 @functools.cache

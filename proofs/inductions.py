@@ -9,7 +9,7 @@ from spec.barrier import barrier
 from spec.cut import cut
 from spec.machine import Machine
 
-from . import barrier_exclusion, barrier_progress, cut_ownership, cut_progress, cut_stamps
+from . import barrier_exclusion, barrier_progress, cut_bounds, cut_loader, cut_ownership, cut_progress, cut_stamps
 from .obligations import Induction, Obligation, obligations_of
 
 
@@ -45,5 +45,14 @@ ARGUMENTS: tuple[Argument, ...] = (
     Argument(cut, cut_ownership.induction),
     Argument(cut, cut_stamps.induction),
     Argument(barrier, barrier_progress.induction, barrier_progress.obligations_of_progress, ("no_deadlock",)),
+    Argument(cut, cut_loader.induction),
     Argument(cut, cut_progress.induction, cut_progress.obligations_of_progress),
+    Argument(cut, cut_bounds.induction, cut_bounds.obligations_of_bounds),
 )
+
+
+def foundations(held: Induction) -> list[Induction]:
+    """The inductions that this one rests on: on the whole strengthening, or on what follows from it."""
+    others = [argument.induction(argument.machine) for argument in ARGUMENTS]
+    resting = set(held.rests_on)
+    return [o for o in others if set(o.strengthening) <= resting or resting & set(o.follows)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,6 +81,8 @@ class Induction:
     """What is taken for granted of the state before a step; `assumes` says it in words."""
     lemmas: Sequence[Conjunct] = ()
     """What is true of every state, for no other reason than that domains are finite."""
+    follows: Sequence[Conjunct] = ()
+    """What follows from the strengthening in every state, for others to rest on."""
     definitions: tuple[Definition, ...] = ()
     """More indexes at which the strengthening is assumed."""
 
@@ -117,8 +119,15 @@ def wanted(conjuncts: Sequence[Conjunct], state: Any, terms: Terms) -> list[tupl
 
 
 def indexes_of(conjuncts: Sequence[Conjunct], step: SymbolicStep | None = None) -> dict[str, str]:
-    """The indexes that goals and a step speak of, with their domains."""
-    found = {name: domain for conjunct in conjuncts for name, domain in conjunct.indexes}
+    """The indexes that goals and a step speak of, with their domains.
+
+    A name of two domains would be a member of both: of the larger one, those beyond the smaller were left out.
+    """
+    found: dict[str, str] = {}
+    for conjunct in conjuncts:
+        for name, domain in conjunct.indexes:
+            if found.setdefault(name, domain) != domain:
+                raise ValueError(f"the index {name!r} of {conjunct.name} is of {domain!r} and of {found[name]!r}")
     if step is not None and step.index is not None and step.action.each is not None:
         found[str(step.index.arguments[0])] = step.action.each
     return found
@@ -153,6 +162,7 @@ def question(
 ) -> Question:
     """An obligation whose premises are the strengthening, or others, and what is assumed besides."""
     defined = {definition.name: definition for definition in induction.definitions}
+    _refuse_clash(induction, indexes, defined)
     indexes = {**indexes, **{definition.name: definition.domain for definition in induction.definitions}}
     own = (*induction.strengthening, *induction.rests_on) if premises is None else premises
     conjuncts = (*own, *induction.supposes, *induction.lemmas)
@@ -179,7 +189,6 @@ def obligation(induction: Induction, name: str, ask: Callable[[Terms], Question]
 def obligations_of(induction: Induction) -> list[Obligation]:
     """Every obligation of an induction: initiation, one consecution an action, one safety a claim of a property."""
     machine, strengthening = induction.machine, induction.strengthening
-    _refuse_clash(induction)
 
     def initiation(terms: Terms) -> Question:
         state = SymbolicState(machine, induction.scope_type)
@@ -207,9 +216,20 @@ def obligations_of(induction: Induction) -> list[Obligation]:
 
         return ask
 
+    def consequence(claim: Conjunct) -> Callable[[Terms], Question]:
+        def ask(terms: Terms) -> Question:
+            state = SymbolicState(machine, induction.scope_type)
+            return question(
+                induction, terms, state, wanted((claim,), state, terms), indexes_of((*strengthening, claim))
+            )
+
+        return ask
+
     found = [obligation(induction, f"{induction.name}: initiation", initiation)]
     for name in machine.actions:
         found.append(obligation(induction, f"{induction.name}: consecution of {name}", consecution(name)))
+    for other in induction.follows:
+        found.append(obligation(induction, f"{induction.name}: {other.name} follows", consequence(other)))
     for name in induction.properties:
         known = machine.properties[name]
         for claim in known.claims:
@@ -220,10 +240,11 @@ def obligations_of(induction: Induction) -> list[Obligation]:
     return found
 
 
-def _refuse_clash(induction: Induction) -> None:
-    """An index of the name of a variable would be that variable to the solver."""
+def _refuse_clash(induction: Induction, indexes: Collection[str], defined: Collection[str]) -> None:
+    """An index of the name of a variable would be that variable to the solver, and one worked out is no other's."""
     machine = induction.machine
-    named = {name for conjunct in (*induction.strengthening, *induction.initial) for name, _ in conjunct.indexes}
     taken = {*machine.variables, *machine.constants, *(f.name for f in dataclasses.fields(induction.scope_type))}
-    if clash := sorted(named & taken):
+    if clash := sorted({*indexes, *defined} & taken):
         raise ValueError(f"the index {clash[0]!r} of a conjunct is also a name of the machine {machine.name!r}")
+    if clash := sorted({*indexes} & {*defined}):
+        raise ValueError(f"the index {clash[0]!r} is worked out, and a conjunct speaks of it as of any")

@@ -5,23 +5,25 @@ tuple, compared as one), some helpful action is enabled, taking one makes the me
 stays so until the measure falls. So if each helpful action that stays enabled is taken at some time, he waits no longer
 than the measure can fall, and it never falls below nothing.
 
-A `Rising` argument is for a whole run: every action of progress makes the machine's rank rise.
+A `Rising` argument is for a whole run: every action of progress makes the machine's rank rise. Its `Height` says that
+the rank does not rise for ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import z3
 
-from spec.expression import Domain, Symbol, Value, any_of, not_
+from spec.expression import Domain, Symbol, SymbolicVector, Value, any_of, not_
 from spec.machine import Action, Machine
 
 from .conjuncts import Conjunct
+from .counting import no_more_than
 from .obligations import Induction, Obligation, Question, indexes_of, obligation, question, step_of
-from .symbols import SymbolicState
+from .symbols import SymbolicState, guard_of
 from .terms import Terms
 
 Measure = Sequence[Value]
@@ -96,10 +98,10 @@ def _ask(waiting: Waiting, terms: Terms, state: SymbolicState, goals: list[tuple
 
 
 def enabled_somewhere(machine: Machine, action: Action, state: Any) -> Value:
-    """An action is enabled, at one index at least."""
+    """A scope has the action, and it is enabled at one index at least."""
     if action.each is None:
-        return machine.evaluate(action, state)[0]
-    return any_of(Domain(action.each, None), lambda i: machine.evaluate(action, state, i)[0])
+        return guard_of(machine, action, state)
+    return any_of(Domain(action.each, None), lambda i: guard_of(machine, action, state, i))
 
 
 def _no_longer(waiting: Waiting, name: str) -> Callable[[Terms], Question]:
@@ -119,8 +121,8 @@ def _no_longer(waiting: Waiting, name: str) -> Callable[[Terms], Question]:
             assert action.each is not None
             helpers[f"who may {helper}"] = action.each
             index = Symbol("constant", f"who may {helper}")
-            could = terms.term(machine.evaluate(action, step.before, index)[0])
-            can = terms.term(machine.evaluate(action, step.after, index)[0])
+            could = terms.term(guard_of(machine, action, step.before, index))
+            can = terms.term(guard_of(machine, action, step.after, index))
             goals.append((f"{helper} stays possible", z3.Or(over, lower, z3.Not(could), can)))
         return _ask(waiting, terms, step.before, goals, also=(step.guard,), step=step, indexes=helpers)
 
@@ -188,3 +190,43 @@ def obligations_of_rising(rising: Rising) -> Iterator[Obligation]:
     yield obligation(induction, f"{rising.name}: {rising.where} goes on", goes_on)
     for action in ours:
         yield obligation(induction, f"{rising.name}: {action.name} raises the rank", rises(action.name))
+
+
+@dataclass(frozen=True)
+class Height:
+    """How far a rank can rise, in numbers of the scope: so that a run of any size comes to an end."""
+
+    members: Mapping[str, int]
+    """What each member of a domain adds to it at most, of all that is in the rank."""
+    each: tuple[int, ...]
+    """What a member adds at most to one sum that is in the rank, for each of these sums."""
+    besides: Callable[[Any], Value]
+    """What else is in it, of the scope alone."""
+
+
+def obligation_of_height(name: str, induction: Induction, height: Height) -> Obligation:
+    """That the rank of the machine is never above its height."""
+    machine, progress = induction.machine, induction.machine.progress
+    assert progress is not None
+
+    def ask(terms: Terms) -> Question:
+        state = SymbolicState(machine, induction.scope_type)
+        besides = height.besides(state)
+        if moving := sorted(variables_in(besides)):
+            raise ValueError(f"the height of {name!r} has the variable {moving[0]!r} in it, so it is no bound")
+        rank = terms.term(progress.rank(state))
+        sums = [law for most in height.each for law in no_more_than(terms, most)]
+        highest = sum((most * terms.size(domain) for domain, most in height.members.items()), terms.term(besides))
+        goals = [("the rank is bounded", z3.Implies(z3.And(sums), rank <= highest))]
+        indexes = indexes_of(induction.strengthening)
+        return question(induction, terms, state, goals, indexes)
+
+    return obligation(induction, f"{name}: the rank is bounded", ask)
+
+
+def variables_in(value: object) -> set[str]:
+    """The variables of the machine that a value mentions."""
+    if isinstance(value, Symbol | SymbolicVector):
+        own = {str(value.arguments[0])} if value.operator == "variable" else set()
+        return own.union(*map(variables_in, value.arguments))
+    return set()

@@ -6,10 +6,18 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from .checks import BoundedOutcome
+from .checks import (
+    ALSO_IN_BENCH,
+    LONGEST_IN_BENCH,
+    LONGEST_TRACE,
+    BoundedOutcome,
+    short_variants,
+    variants_in_bench,
+    variants_of_the_engines_alone,
+)
 from .conjuncts import Conjunct
 from .discharging import Outcome, Proved, Refuted
-from .inductions import ARGUMENTS
+from .inductions import ARGUMENTS, foundations
 
 README = Path(__file__).resolve().parent / "README.md"
 
@@ -26,11 +34,17 @@ satisfies them, nothing else does.
 Any number of writers, checkpoints, prompts, batches, batch sizes, epochs, failures, spares, saves, snapshots, crashes
 and restores, and every sampler, all features of a machine together.
 
-- `Proved`: no state of any size that satisfies the premises breaks the goal, and some state satisfies them.
+A scope without a feature has fewer actions. What is proved of all steps holds there the more; where a proof needs that
+somebody can go on, an action counts only in the scopes that have it.
+
+- `Proved`: no state of any size that satisfies the premises breaks the goal, and some state in its ranges does satisfy.
 - `Refuted`: a small state, not necessarily a reachable one, and a step, with everything written out, counts included.
 - `Unknown`: neither; never a pass (exit 3).
 - A count over a set of any size is an unknown integer, the same one wherever the same thing is counted. Where a proof
   needs more it states laws that hold of every finite count or sum (`counting.py`); a test compares them with true ones.
+- What is lost without a conjunct is shown by a refutation, never by an unknown. A conjunct that follows from others by
+  counting, and a lemma on orders, no true state can refute: there it is a count that the laws allow and no set has, or
+  an order that goes round in a circle.
 - Properties that count (`permits_balance`, `stamps_complete`, `step_has_its_size`, capacities) are not proved here: the
   engines enumerate them within scopes.
 """
@@ -39,9 +53,13 @@ BOUNDED = """
 ## Checked within bounds, never proved
 
 CrossHair follows the paths of the library's own functions on small inputs, for {seconds} s of processor time each; its
-exit status is not looked at. Each contract has wrong versions that it must refute. Of a manifest and of a trace it
-reads what Python decides; hashing and the msgspec decoder are C, which it cannot follow. The solver's shortest trace of
-a variant must have the length that the engines find; longer ones are in `bench/solver.py`.
+exit status is not looked at. Each contract has wrong versions that it must refute. Hashing and the msgspec decoder are
+C, which it cannot follow: a manifest or a trace to decode it puts together of given parts, and looks at what comes out.
+
+The solver's shortest trace of a variant must have the length that the engines find. Here are all variants of up to
+{shortest} steps, {here} of {everything}. `bench/solver.py` has {in_bench}: those of up to {longest} steps, and
+{longer}. For {alone} the solver takes more than a minute each; the
+engines have them.
 """
 
 
@@ -73,16 +91,34 @@ def text(by_argument: Sequence[Sequence[Outcome]], bounded: Sequence[BoundedOutc
     for argument, outcomes in zip(ARGUMENTS, by_argument, strict=True):
         lines += _argument(argument.induction(argument.machine).name, argument.machine.name, outcomes)
         held = argument.induction(argument.machine)
-        resting = [a for a in ARGUMENTS if a.induction(a.machine).strengthening == held.rests_on]
-        if resting:
-            lines.append(f"Rests on the strengthening of `{resting[0].induction(resting[0].machine).name}`.\n")
+        if resting := foundations(held):
+            lines.append(f"Rests on the strengthening of {', '.join(f'`{other.name}`' for other in resting)}.\n")
         lines += _conjuncts("conjunct", held.strengthening)
         if held.supposes or held.lemmas:
             lines += _conjuncts("supposed, or true of finite sets", (*held.supposes, *held.lemmas))
-    lines += [BOUNDED.format(seconds=seconds), "| check | of | outcome | seconds |", "|---|---|---|---:|"]
+    lines += [_bounded(seconds), "| check | of | outcome | seconds |", "|---|---|---|---:|"]
     for outcome in bounded:
         lines.append(f"| {outcome.kind} | `{outcome.name}` | {_plain(outcome)} | {outcome.seconds:.1f} |")
     return "\n".join(lines) + "\n"
+
+
+def _bounded(seconds: int) -> str:
+    here, in_bench, alone = short_variants(), variants_in_bench(), variants_of_the_engines_alone()
+    return BOUNDED.format(
+        seconds=seconds,
+        shortest=LONGEST_TRACE,
+        longest=LONGEST_IN_BENCH,
+        here=len(here),
+        in_bench=len(in_bench),
+        everything=len(here) + len(in_bench) + len(alone),
+        longer=_listed(ALSO_IN_BENCH),
+        alone=_listed(alone),
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    *rest, last = (f"`{name}`" for name in names)
+    return f"{', '.join(rest)} and {last}"
 
 
 def _plain(outcome: BoundedOutcome) -> str:

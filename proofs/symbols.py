@@ -61,5 +61,18 @@ class SymbolicStep:
 def symbolic_step(machine: Machine, before: SymbolicState, action: Action) -> SymbolicStep:
     """Call an action once on symbols. For an action with an index set the index is one symbol, any member of it."""
     index = None if action.each is None else Symbol("constant", f"index of {action.name}")
-    guard, effects = machine.evaluate(action, before, index)
-    return SymbolicStep(action, before, index, guard, StateAfter(before, effects))
+    _, effects = machine.evaluate(action, before, index)
+    return SymbolicStep(action, before, index, guard_of(machine, action, before, index), StateAfter(before, effects))
+
+
+def guard_of(machine: Machine, action: Action, state: Any, index: Value = None) -> Value:
+    """When an action can be taken: its guard, in a scope that has it.
+
+    An action of a feature that is switched off is none that brings a run further.
+    """
+    guard, _ = machine.evaluate(action, state, index)
+    has = True if action.when is None else action.when(state)
+    if has is True:
+        return guard
+    # A feature is switched on by a number of the scope, or a condition says which scopes have it.
+    return (has != 0 if isinstance(has, Symbol) and has.operator == "constant" else has) & guard

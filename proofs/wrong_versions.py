@@ -5,16 +5,20 @@ A wrong version is the contract itself, read with one name meaning something els
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+import re
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from impl.barrier.admission import AdmissionCore, Ticket
+from impl.checkpointing.validation import as_pending
 from impl.ledger import Ledger, LedgerSnapshot
+from impl.store import names
+from impl.store.manifest import Manifest, _digest_line, decode_manifest
 from impl.store.retention import Known, removable
-from impl.tracing.reader import TraceLine, _Order
-from impl.tracing.schema import Gap, Record
+from impl.tracing.reader import TraceLine, _checked, _Order
+from impl.tracing.schema import Event, Gap, Record, Torn
 
 from . import contracts
 
@@ -51,6 +55,12 @@ class NothingSubtracted(Ledger):
 def ledger_wins(documents: Any) -> tuple[list[Any], tuple[int, ...]]:
     """Keeps the entries that the buffer holds too."""
     return list(documents.ledger.entries), ()
+
+
+def admissions_of_their_own(slots: Any, entries: Any, next_admission: int) -> tuple[list[Any], int]:
+    """Puts the groups of the buffer into new admissions, though part of theirs is pending still."""
+    merged, following = as_pending(slots, [], next_admission)
+    return sorted([*entries, *merged], key=lambda entry: entry.group), following
 
 
 def anchors_forgotten(known: Sequence[Known], keep: int) -> tuple[str, ...]:
@@ -90,6 +100,69 @@ def last_one_wins(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     return dict(pairs)
 
 
+def reading_with(function: Callable[..., Any], **names: object) -> Any:
+    """The function with some of the names that it reads meaning something else."""
+    assert isinstance(function, FunctionType)
+    return FunctionType(function.__code__, {**function.__globals__, **names}, function.__name__)
+
+
+def digest_ignored(data: bytes, digest_line: bytes, name: str) -> Manifest:
+    """Reads a manifest that was changed after it was published."""
+    return decode_manifest(data, _digest_line(data), name)
+
+
+def directory_ignored(data: bytes, digest_line: bytes, name: str) -> Manifest:
+    """Reads a manifest in whatever directory it lies."""
+    found = re.search(rb'"step":([0-9]+),"sequence":([0-9]+)', data)
+    return decode_manifest(data, digest_line, name if found is None else f"step_{int(found[1])}-{int(found[2])}")
+
+
+class _AnyMember:
+    """The names of the store, any of which a manifest may list."""
+
+    MANIFEST, MANIFEST_DIGEST = "", ""
+    parse_checkpoint_name = staticmethod(names.parse_checkpoint_name)
+
+    @staticmethod
+    def is_member_name(name: str) -> bool:
+        """Every one."""
+        return True
+
+
+def members_unchecked(data: bytes, digest_line: bytes, name: str) -> Manifest:
+    """Reads a manifest that lists files outside of its directory, or itself."""
+    read = reading_with(decode_manifest, names=_AnyMember, _digest_line=_digest_line)
+    return cast(Manifest, read(data, digest_line, name))
+
+
+def schema_compared_loosely(data: bytes, digest_line: bytes, name: str) -> Manifest:
+    """Takes true and 1.0 for 1."""
+    loose = data.replace(b'"schema":true', b'"schema":1').replace(b'"schema":1.0', b'"schema":1')
+    return decode_manifest(loose, _digest_line(loose) if digest_line == _digest_line(data) else digest_line, name)
+
+
+class FieldsUnchecked(_Order):
+    """Takes an event of ours with whatever fields."""
+
+    def _check_fields(self, number: int, event: Event) -> None:
+        pass
+
+
+def torn_anywhere(name: str, file: BinaryIO) -> Iterator[TraceLine]:
+    """Takes a last line that cannot be read for one cut short, though a line break ends it."""
+    return cast("Iterator[TraceLine]", reading_with(_checked, _cut_short=lambda file: True)(name, file))
+
+
+def fields_unchecked(name: str, file: BinaryIO) -> Iterator[TraceLine]:
+    """Reads events of ours with whatever fields."""
+    return cast("Iterator[TraceLine]", reading_with(_checked, _Order=FieldsUnchecked)(name, file))
+
+
+def torn_lines_left_out(name: str, file: BinaryIO) -> Iterator[TraceLine]:
+    """Passes over a line that was cut short, and says nothing of it."""
+    return (line for line in _checked(name, file) if not isinstance(line.record, Torn))
+
+
 @dataclass(frozen=True)
 class Wrong:
     """A wrong version: the contract that must refute it, and what one of its names means instead."""
@@ -109,12 +182,20 @@ WRONG_VERSIONS = (
     Wrong(contracts.cut_excludes_writers, "AdmissionCore", NobodyIsWoken),
     Wrong(contracts.subtraction_leaves_one_owner, "Ledger", NothingSubtracted),
     Wrong(contracts.merge_lets_the_buffer_win, "without_buffered", ledger_wins),
+    Wrong(contracts.merge_without_buffer_keeps_stamps, "as_pending", admissions_of_their_own),
     Wrong(contracts.retention_spares_what_is_needed, "removable", anchors_forgotten),
     Wrong(contracts.retention_spares_what_is_needed, "removable", one_too_many),
     Wrong(contracts.checkpoint_name_is_read_back, "parse_checkpoint_name", parts_swapped),
     Wrong(contracts.member_stays_inside, "is_member_name", anything_goes),
     Wrong(contracts.duplicate_keys_are_refused, "_without_duplicates", last_one_wins),
+    Wrong(contracts.manifest_is_read_as_it_was_published, "decode_manifest", digest_ignored),
+    Wrong(contracts.manifest_is_read_as_it_was_published, "decode_manifest", directory_ignored),
+    Wrong(contracts.manifest_is_read_as_it_was_published, "decode_manifest", members_unchecked),
+    Wrong(contracts.manifest_is_read_as_it_was_published, "decode_manifest", schema_compared_loosely),
     Wrong(contracts.trace_numbers_have_no_hole, "_Order", GapsCountOne),
+    Wrong(contracts.trace_is_read_up_to_a_fault, "_checked", torn_anywhere),
+    Wrong(contracts.trace_is_read_up_to_a_fault, "_checked", fields_unchecked),
+    Wrong(contracts.trace_is_read_up_to_a_fault, "_checked", torn_lines_left_out),
 )
 
 

@@ -140,6 +140,9 @@ def _print_machine(result: MachineResult, console: Console) -> None:
     if result.counterexample:
         console.print(f"trace: {result.counterexample}", soft_wrap=True)
         console.print(
+            f"as a page: python -m interleavings explain {result.counterexample} -o page.html", soft_wrap=True
+        )
+        console.print(
             f"as a pytest: python -m interleavings emit {result.counterexample} -o test_counterexample.py",
             soft_wrap=True,
         )

@@ -61,7 +61,10 @@ class Action:
     slot: bool = False
     """Whether it happens inside a mutation slot: the machine's `slot_guard` is then part of its guard."""
     when: Callable[[Any], Any] | None = None
-    """The scopes that have this action; None is all of them. A feature switched off costs a search nothing."""
+    """The scopes that have this action; None is all of them. A feature switched off costs a search nothing.
+
+    A number or a truth value of the scope, in the words of `expression`: the proofs read it on symbols.
+    """
 
     @property
     def meaning(self) -> str:

@@ -65,6 +65,7 @@ FOREIGN = (
     ("interleavings/conformance*", {"torch"}, LAZILY, "the runs driven commit real tensors"),
     ("proofs/*", {"z3"}, ANYWHERE, "the solver"),
     ("spec/on_ray.py", {"ray"}, LAZILY, "adapts the owners of states to Ray, an extra"),
+    ("proofs/contracts.py", {"crosshair"}, LAZILY, "runs what is written in C out of its sight"),
     ("spec/arrays/*", {"torch"}, ANYWHERE, "the array engine, an extra, loaded on demand"),
     ("spec/compiled/*", {"numba", "numpy", "llvmlite"}, ANYWHERE, "the compiled engine, an extra, loaded on demand"),
 )

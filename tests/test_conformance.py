@@ -152,6 +152,29 @@ def test_a_property_that_an_image_does_not_show_needs_a_check() -> None:
         drive(Mute(), [], property="no_stall")
 
 
+def test_a_controller_without_any_of_the_steps_is_not_taken_for_a_sound_one() -> None:
+    """One that does nothing hands out nothing, so nothing is lost: a name mistyped in every method would pass."""
+
+    class Idle:
+        """Shows an empty image."""
+
+        def handed_out(self) -> list[str]:
+            return []
+
+        def owners_on_disk(self) -> dict[str, list[str]]:
+            return {}
+
+    with pytest.raises(FeatureMissing, match="Idle has none of the methods reserve_batch, publish"):
+        drive(Idle(), [("reserve_batch", None), ("publish", None)], property="one_owner_on_disk")
+
+
+@pytest.mark.parametrize("reference", ["no_such_module:Class", "tests.no_such_module:Class", "json:NoSuchClass"])
+def test_a_controller_that_is_not_there_is_said_by_name(reference: str) -> None:
+    """The reference comes from the environment, so the traceback alone does not show it."""
+    with pytest.raises(ValueError, match=f"the controller '{reference}' cannot be imported"):
+        controller_named(reference, {})
+
+
 def test_emitting_twice_gives_the_same_text(traces: dict[str, Path]) -> None:
     """A generated file is a function of its trace, so it can be committed and compared."""
     trace = SpecTrace.load(traces["cursor_ahead"])
@@ -202,7 +225,7 @@ def test_an_unreadable_trace_gets_one_clear_line_and_status_2(
 def test_wrong_use_gets_one_clear_line_and_status_2(
     arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Unknown scenarios and parts not built yet say so in one line."""
+    """Unknown scenarios, numbers that are none and files that are not there are said in one line."""
     assert main(arguments) == 2
     error = capsys.readouterr().err
     assert says in error

@@ -21,7 +21,7 @@ from interleavings.page import Page, PageStep, Standing, html_of
 from interleavings.refinement.vocabulary import DURABLE_LATER
 from interleavings.result import Failure
 from interleavings.scenarios import SCENARIOS
-from interleavings.trace import Step, Trace
+from interleavings.trace import KINDS, Step, Trace
 from spec.catalogue import all_variants
 from spec.checks import check_variant
 
@@ -170,6 +170,26 @@ def test_a_schedule_of_a_users_program_has_a_lane_for_each_task() -> None:
     assert shape.open == []
     assert shape.count("li", "step") == len(result.counterexample.steps)
     assert "test_explaining.py" in text
+    assert "<pre>await asyncio.sleep(0)</pre>" in text, "the text of a line, of a file that is not ours"
+    assert "<code>AssertionError</code> is raised" in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "says"),
+    [
+        ("exception", "KeyError", "is raised"),
+        ("deadlock", "deadlock", "happens"),
+        ("forbidden-call", "time.time", "happens"),
+        ("violation", "one_owner_on_disk", "is violated"),
+        ("invariant", "money_is_conserved", "is violated"),
+    ],
+)
+def test_a_crash_is_a_step_and_the_head_says_what_kind_of_failure_it_is(kind: str, name: str, says: str) -> None:
+    """Every kind of step and of failure has its words; a crash belongs to no task."""
+    trace = Trace({}, tuple(Step(kind, "") for kind in KINDS), Failure(kind, name, "m"))
+    text = explain(trace.to_json(), "trace")
+    assert 'title="environment"' in text
+    assert f"{name}</code> {says}" in text.replace("<wbr>", "")
 
 
 def test_a_schedule_of_a_scenario_shows_the_machine_after_every_step(monkeypatch: pytest.MonkeyPatch) -> None:

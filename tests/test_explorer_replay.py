@@ -286,11 +286,41 @@ GATHER = "await asyncio.gather(add(), add())"
 RENAMED = "await asyncio.gather(*(asyncio.create_task(add(), name=f'adder {n}') for n in range(2)))"
 
 
+SCRIPT = """
+import interleavings
+from shop import program as in_a_module
+
+
+async def program():
+    await in_a_module()
+
+
+if __name__ == "__main__":
+    interleavings.explore(program).counterexample.save("trace.json")
+"""
+
+
+def test_a_program_in_the_script_that_runs_is_named_by_its_file(tmp_path: Path) -> None:
+    """`__main__` is another module in every process: a trace that names it could not be replayed."""
+    (tmp_path / "shop.py").write_text(EMITTED_PROGRAM.format(locked=False, renamed=GATHER), encoding="utf-8")
+    (tmp_path / "my_script.py").write_text(SCRIPT, encoding="utf-8")
+    assert _python(tmp_path, "my_script.py")[0] == 0
+    document = json.loads((tmp_path / "trace.json").read_text(encoding="utf-8"))
+    assert document["program"]["reference"] == "my_script:program"
+    status, said = _python(tmp_path, "-m", "interleavings", "replay", "trace.json")
+    assert status == 1
+    assert "lost update" in said
+
+
 def _run_emitted(folder: Path, *, locked: bool, body: str = GATHER) -> tuple[int, str]:
     (folder / "shop.py").write_text(EMITTED_PROGRAM.format(locked=locked, renamed=body), encoding="utf-8")
+    return _python(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_emitted.py")
+
+
+def _python(folder: Path, *arguments: str) -> tuple[int, str]:
     root = Path(__file__).resolve().parent.parent
     finished = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_emitted.py"],
+        [sys.executable, *arguments],
         cwd=folder,
         env={"PYTHONPATH": f"{root}:{folder}", "PYTHONDONTWRITEBYTECODE": "1", "PATH": "/usr/bin:/bin"},
         capture_output=True,

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+from functools import cache
+
 import pytest
 from model_states import reachable
 
 import spec.catalogue
-from proofs.evaluation import Relation
+from proofs.evaluation import Relation, Statement
+from proofs.inductions import ARGUMENTS
+from proofs.terms import NUMBERS
 from spec.barrier import barrier
 from spec.cut import cut
 from spec.scopes import SMALL
@@ -17,12 +22,12 @@ WHOLE, SAMPLED = 500, 4_000
 """Up to so many states every one is looked at; of larger scopes some, and of still larger ones none."""
 
 
+@cache
 def looked_at(machine):
     """Each scope of the machine with the states of it that are looked at."""
-    for scope, pinned in SMALL[machine.name].values():
-        if pinned.states <= SAMPLED:
-            states = reachable(machine.model(scope))
-            yield scope, states if pinned.states <= WHOLE else states[:: 1 + pinned.states // 200]
+    scopes = [(scope, pinned.states) for scope, pinned in SMALL[machine.name].values() if pinned.states <= SAMPLED]
+    found = [(scope, reachable(machine.model(scope)), number) for scope, number in scopes]
+    return [(scope, states if number <= WHOLE else states[:: 1 + number // 200]) for scope, states, number in found]
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
@@ -53,6 +58,42 @@ def test_every_explored_edge_satisfies_the_terms_and_nothing_else_does(machine):
     assert edges > 1_000
     assert refused > edges
     assert elsewhere > edges
+
+
+def statements_of(machine):
+    """Everything that an obligation says of a state but guards and effects: its name, its domains, and the claim."""
+    for known in machine.properties.values():
+        for number, claim in enumerate(known.claims):
+            yield f"{known.name} {number}", [known.each] if known.each else [], claim.function
+    progress = machine.progress
+    yield from [("finished", [], progress.finished), ("rank", [], progress.rank)]
+    for argument in ARGUMENTS:
+        if argument.machine is machine:
+            held = argument.induction(machine)
+            for claim in (*held.strengthening, *held.initial, *held.supposes, *held.lemmas):
+                yield f"{held.name}: {claim.name}", [domain for _, domain in claim.indexes], claim
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
+def test_what_is_said_of_a_state_means_on_terms_what_it_means_to_the_engines(machine):
+    """Claims, the rank and every conjunct: an obligation about something else than the property would prove nothing."""
+    compared, scope_type = set(), type(next(iter(SMALL[machine.name].values()))[0])
+    said = [
+        (name, domains, claim, Statement(machine, scope_type, claim, len(domains)))
+        for name, domains, claim in statements_of(machine)
+    ]
+    for _, states in looked_at(machine):
+        for state in states[:: 1 + len(states) // 8]:
+            for name, domains, claim, statement in said:
+                members = [range(-1, 4) if d == NUMBERS else getattr(state, d) for d in domains]
+                for indexes in itertools.product(*members):
+                    assert statement.at(state, *indexes) == claim(state, *indexes), (name, indexes, state)
+                    compared.add((name, claim(state, *indexes)))
+    names = {name for name, _, _ in statements_of(machine)}
+    assert {name for name, _ in compared} == names
+    # What holds in every state is true in all; the start and the end are told from the rest.
+    assert {("finished", True), ("finished", False)} <= compared
+    assert len({value for name, value in compared if name == "rank"}) > 10
 
 
 def test_a_variant_does_not_satisfy_the_terms_of_the_protocol():

@@ -7,7 +7,7 @@ import itertools
 import pytest
 import z3
 
-from proofs.counting import laws
+from proofs.counting import laws, no_more_than
 from proofs.terms import Terms, Untranslatable
 from spec.expression import Domain, Symbol, SymbolicVector, all_of, any_of, count, each, put, total, where
 
@@ -97,6 +97,9 @@ def test_every_law_of_counting_holds_where_it_is_written_out(operator, size):
     members = [z3.IntVal(k) for k in range(size)]
     held = laws(terms, {"prompts": members})
     assert len(held) >= 2 * size
+    bounds = [law for most in (0, 1, 3) for law in no_more_than(terms, most)]
+    assert len(bounds) == (6 if operator is total else 0)
+    held += bounds
     written = Terms({"prompts": size})
     true_counts = []
     for vector, unknown in ((VECTOR, before), (OTHER, after)):

@@ -49,7 +49,14 @@ def controller_named(reference: str, bounds: Mapping[str, int]) -> Any:
     module_name, separator, name = reference.partition(":")
     if not separator:
         raise ValueError(f"{reference!r} is no controller; it has the form package.module:Class")
-    return getattr(import_module(module_name), name)(**bounds)
+    try:
+        controller = getattr(import_module(module_name), name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(
+            f"the controller {reference!r} cannot be imported: {error}; its folder has to be on the path, as in "
+            "PYTHONPATH=folder"
+        ) from error
+    return controller(**bounds)
 
 
 def drive(controller: Any, steps: Iterable[tuple[str, int | None]], *, property: str) -> None:
@@ -59,6 +66,12 @@ def drive(controller: Any, steps: Iterable[tuple[str, int | None]], *, property:
 
 async def _drive(controller: Any, steps: list[tuple[str, int | None]], property: str) -> None:
     waiting: list[asyncio.Task[Any]] = []
+    names = list(dict.fromkeys(action for action, _ in steps))
+    if names and not any(callable(getattr(controller, name, None)) for name in names):
+        raise FeatureMissing(
+            f"{type(controller).__qualname__} has none of the methods {', '.join(names)}, so nothing was driven; it "
+            "needs an async method for each action, as interleavings.conformance.driving.Controller says"
+        )
     refusals = (StepRefused, *getattr(controller, "refusals", ()))
     try:
         for action, index in steps:

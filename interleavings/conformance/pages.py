@@ -26,7 +26,7 @@ from ..refinement import Prompts
 from ..replaying import replay
 from ..subject import Subject
 from ..trace import Trace
-from .source_lines import source_line
+from .source_lines import source_lines
 from .spec_trace import SpecTrace
 from .standings import band_in, image_in, standing_in
 
@@ -165,7 +165,8 @@ def _steps_of_file(document: Any, trace: SpecTrace) -> list[PageStep]:
 
 def explain_schedule(trace: Trace) -> str:
     """The page of a schedule; of a scenario's, with what the machine that follows it says after every step."""
-    steps = [step_of(step, source_line) for step in trace.steps]
+    source = source_lines(str(trace.program.get("reference", "")))
+    steps = [step_of(step, source) for step in trace.steps]
     name = trace.program.get("scenario")
     more: dict[str, Any] = {}
     if isinstance(name, str):

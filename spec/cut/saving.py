@@ -242,7 +242,7 @@ def crash_and_restore(s: Value) -> tuple[Value, dict[str, Value]]:
     return image_is_whole(s) & (s.crashes_left > 0), restored(s)
 
 
-@cut.environment(when=lambda scope: scope.crashes and scope.replay_free)
+@cut.environment(when=lambda scope: (scope.crashes != 0) & (scope.replay_free != 0))
 def crash_and_restore_replay_free(s: Value) -> tuple[Value, dict[str, Value]]:
     """The same, but the new process leaves the buffer out: its groups become ADMITTED, with the same stamp.
 

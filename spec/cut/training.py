@@ -122,7 +122,9 @@ def next_version(s: Value) -> dict[str, Value]:
     }
 
 
-@cut.system(who="train pump", slot=True, when=lambda scope: scope.failures or scope.last_batch < scope.batch_size)
+@cut.system(
+    who="train pump", slot=True, when=lambda scope: (scope.failures != 0) | (scope.last_batch < scope.batch_size)
+)
 def empty_step(s: Value) -> tuple[Value, dict[str, Value]]:
     """A step shrunk to nothing still passes, so that the ones behind it are reached."""
     nothing_left = stamped(s) & (s.dispatch_cursor >= s.version) & (target(s) == 0)

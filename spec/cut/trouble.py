@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..expression import Value, any_of, each, not_, put, total, where
-from .scope import IN_ORDER, WEIGHT_FIFO, WINDOWED
+from .scope import IN_ORDER, WINDOWED
 from .state import (
     ADMITTED,
     BACKING_OFF,
@@ -39,7 +39,9 @@ def fail_attempt(s: Value, p: Value) -> tuple[Value, dict[str, Value]]:
     }
 
 
-@cut.system(who="generation", each="prompts", slot=True, when=lambda scope: scope.failures and scope.retries)
+@cut.system(
+    who="generation", each="prompts", slot=True, when=lambda scope: (scope.failures != 0) & (scope.retries != 0)
+)
 def retry(s: Value, p: Value) -> tuple[Value, dict[str, Value]]:
     """Prompt `p` is attempted again, with an in-flight permit taken outside the slot."""
     return (s.slot[p] == UNREADY) & (s.trouble[p] == BACKING_OFF) & (s.generations > 0), {
@@ -74,7 +76,7 @@ def replaced(s: Value, p: Value) -> dict[str, Value]:
     }
 
 
-@cut.system(who="generation", each="prompts", slot=True, when=lambda scope: scope.spares and scope.failures)
+@cut.system(who="generation", each="prompts", slot=True, when=lambda scope: (scope.spares != 0) & (scope.failures != 0))
 def substitute(s: Value, p: Value) -> tuple[Value, dict[str, Value]]:
     """A spare takes the place of the group given up: its admission, its stamp, its slot. Needs a spare."""
     return given_up(s, p) & any_spare(s) & (s.generations > 0), {
@@ -143,7 +145,7 @@ def dropped_for_age(s: Value, p: Value) -> dict[str, Value]:
     }
 
 
-@cut.system(who="train pump", each="prompts", slot=True, when=lambda scope: scope.sampler in (WEIGHT_FIFO, WINDOWED))
+@cut.system(who="train pump", each="prompts", slot=True, when=evicts)
 def evict(s: Value, p: Value) -> tuple[Value, dict[str, Value]]:
     """A ready group that has become too old is dropped (`stale_ready`). Never an unready slot."""
     return evicts(s) & (s.slot[p] == READY) & too_old(s, p), dropped_for_age(s, p)
