@@ -94,7 +94,7 @@ def machines(member: str, pairs: int) -> list[Row]:
 def measure(options: argparse.Namespace) -> list[Row]:
     if options.quick:
         return [*explorer("barrier", 1, bounded=False), *machines("medium/features", 1)]
-    return [*explorer("abort_cancelled", 1, bounded=True), *machines("large/epochs", 1)]
+    return [*explorer("commit_cancelled", 1, bounded=True), *machines("large/epochs", 1)]
 
 
 def main(arguments: list[str]) -> int:

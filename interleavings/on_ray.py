@@ -7,6 +7,8 @@ is what a forked worker does; where one dies, another is started and its work is
 
 from __future__ import annotations
 
+import gc
+import os
 import socket
 import sys
 from collections import deque
@@ -19,7 +21,7 @@ from typing import Any
 from .errors import ExplorerUsageError
 from .forbidden import Fence
 from .run import Rules
-from .setting import Setting, paused_collection
+from .setting import Setting
 from .team import Gone, Seat
 from .workers import Answers, Farewell, Job, Known, Learnt, Raised, WorkerSearch, answer_to, begin_collecting
 
@@ -154,11 +156,12 @@ class RayWorker:
             return Raised("ExplorerUsageError", f"ray=: a worker cannot import the program: {error!r}")
         self._search = WorkerSearch(self._setting, backwards=self._number % 2 == 1)
         self._collected = begin_collecting(self._setting)
+        gc.disable()  # as in every search, and not for each batch anew: it would go through all states between two
         return None
 
     def work(self, news: list[Known], jobs: list[Job]) -> Learnt | Raised:
         """Do one batch."""
-        with self._setting.fence, paused_collection():
+        with self._setting.fence:
             return answer_to(self._search, news, jobs)
 
     def farewell(self) -> Farewell:
@@ -176,7 +179,9 @@ class RayWorkers:
 
     def start(self, number: int) -> Seat:
         """Start an actor somewhere in the cluster. It is waited for only when its first answer is."""
-        actor = self._kind.options(num_cpus=1).remote(number)
+        # Every actor salts its hashes alike, or the order of sets would tell them apart, as it does not forks.
+        alike = {"env_vars": {"PYTHONHASHSEED": _salt()}}
+        actor = self._kind.options(num_cpus=1, runtime_env=alike).remote(number)
         return RaySeat(self._ray, actor, actor.begin.remote(self._order))
 
     def ready(self, seats: Sequence[Any], seconds: float | None) -> list[int]:
@@ -191,6 +196,12 @@ class RayWorkers:
             )
         more, _ = self._ray.wait(waiting, num_returns=len(waiting), timeout=0)
         return [places[reference] for reference in {*some, *more}]
+
+
+def _salt() -> str:
+    """The one of this process, where it was chosen; 0 where it was drawn and cannot be known."""
+    chosen = os.environ.get("PYTHONHASHSEED", "")
+    return chosen if chosen.isdigit() else "0"
 
 
 class RaySeat:

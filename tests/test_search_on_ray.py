@@ -76,11 +76,8 @@ def found(result: Result) -> tuple[Any, ...]:
 @pytest.mark.parametrize(
     ("program", "options"),
     [
-        (explorer_programs.lost_update_checked, {}),
-        (explorer_programs.lock_order, {"keep_going": True}),
         (explorer_programs.timed_out, {"cancels": 1}),
         (ray_programs.deadlocking_barrier, {}),
-        (ray_programs.barrier, {"max_states": 200}),
         (ray_programs.counting, {"state": ray_programs.declared, "invariant": ray_programs.never_three}),
     ],
     ids=lambda value: getattr(value, "__name__", None) or ",".join(value),
