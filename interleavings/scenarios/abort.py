@@ -32,7 +32,7 @@ CANCELLED = whole_run(
     "the run of abort, of which any task is cancelled at any point",
     CANCELLED_SCOPE,
     cut_model(CANCELLED_SCOPE),
-    Pinned(states=16_750, schedules=9_334_269_624_144),
+    Pinned(states=17_624, schedules=9_334_269_624_144),
     turns=False,
     quick=False,
     cancels=1,
