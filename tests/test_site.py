@@ -151,7 +151,17 @@ def test_what_a_memory_reaches_is_computed_from_the_recorded_slopes(drawings: An
     (tmp_path / "engines.json").write_text(json.dumps(sizes))
     (row,) = [line for line in reach.reach(tmp_path).splitlines() if line.startswith("| cut")]
     # 0.7 of 16 GiB is 2 ** 27.48 states of 64 bytes.
-    assert row.split("|")[1:5] == [" cut: things ", " 10 (1,024 states) ", " 2.00 ", " 27 "]
+    assert row.split("|")[1:5] == [" cut: things ", " 10 (1,024 states) ", " × 2.00 each ", " 27 "]
+
+
+def test_what_grows_by_differences_is_not_taken_to_multiply(drawings: Any) -> None:
+    """Squares and lines: the member that just has room is found, and the next has none."""
+    reach = importlib.import_module("reach")
+    assert reach.largest(10, (64, 81, 100), 10_000) == "100"
+    assert reach.largest(10, (64, 81, 100), 9_999) == "99"
+    assert reach.growth((64, 81, 100)) == "+ 19, and 2 more each time"
+    assert reach.largest(3, (10, 20, 30), 1_000) == "100"
+    assert reach.largest(3, (10, 30, 30), 1_000) == "any"
 
 
 def test_recording_an_unknown_script_is_wrong_use(figures: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,15 +36,16 @@ def reach(kept: Path = KEPT) -> str:
     engines = json.loads((kept / "engines.json").read_text())
     size = next(row["value"] for row in engines if _STATE_SIZE.match(row["figure"]))
     lines = [
-        f"A state takes {size:g} bytes. Growth is that of the last step that was counted, taken to go on.\n",
+        f"A state takes {size:g} bytes. What was seen to multiply is taken to go on by the last factor, what grows by "
+        "differences with the last two of them.\n",
         "| one size grows | counted up to | growth | " + " | ".join(MEMORIES) + " |",
         "|---|--:|--:|" + "--:|" * len(MEMORIES),
     ]
     for (machine, name), members in counted.items():
         last = max(members)
-        growth = members[last] / members[last - 1]
-        cells = [largest(last, members[last], growth, SHARE * memory / size) for memory in MEMORIES.values()]
-        lines.append(f"| {machine}: {name} | {last} ({members[last]:,} states) | {growth:.2f} | {' | '.join(cells)} |")
+        counts = members[last - 2], members[last - 1], members[last]
+        cells = [largest(last, counts, SHARE * memory / size) for memory in MEMORIES.values()]
+        lines.append(f"| {machine}: {name} | {last} ({counts[2]:,} states) | {growth(counts)} | {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
 
 
@@ -57,8 +58,30 @@ def families(rows: list[dict[str, Any]]) -> dict[tuple[str, str], dict[int, int]
     return found
 
 
-def largest(last: int, states: int, growth: float, room: float) -> str:
-    """The largest member of a family whose states have room; `last` has `states`."""
-    if growth <= 1:
+def multiplies(counts: tuple[int, int, int]) -> bool:
+    """Whether the last step multiplied the states by no less than the one before it: a factor, not a difference."""
+    first, second, third = counts
+    return third / second >= 0.99 * second / first > 1
+
+
+def growth(counts: tuple[int, int, int]) -> str:
+    """How a family grows, in words."""
+    first, second, third = counts
+    if multiplies(counts):
+        return f"× {third / second:.2f} each"
+    return f"+ {third - second:,}, and {third - 2 * second + first:,} more each time"
+
+
+def largest(last: int, counts: tuple[int, int, int], room: float) -> str:
+    """The largest member of a family whose states have room; `counts` are those of the last three."""
+    first, second, third = counts
+    if multiplies(counts):
+        return f"{last + math.floor(math.log(room / third) / math.log(third / second)):,}"
+    step, more = third - second, max(0, third - 2 * second + first)
+    if step == 0:
         return "any"
-    return str(last + math.floor(math.log(room / states) / math.log(growth)))
+    # third + k * step + k * (k + 1) / 2 * more <= room
+    if more == 0:
+        return f"{last + math.floor((room - third) / step):,}"
+    linear = step + more / 2
+    return f"{last + math.floor((math.sqrt(linear**2 + 2 * more * (room - third)) - linear) / more):,}"
