@@ -108,7 +108,9 @@ def test_unknown_tool_is_wrong_use(suite: pytest.Pytester) -> None:
     """A misspelt tool must not skip the test for ever."""
     result = run(suite, 'import pytest\n@pytest.mark.needs("spim")\ndef test_x(): pass')
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*needs 'spim', which is no known tool: chromium, cuda, mounts, other-python, spin"])
+    result.stderr.fnmatch_lines(
+        ["*needs 'spim', which is no known tool: chromium, cuda, mounts, other-python, ray, spin"]
+    )
 
 
 def test_only_a_test_that_needs_cuda_imports_torch(suite: pytest.Pytester) -> None:

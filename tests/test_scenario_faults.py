@@ -87,7 +87,7 @@ def test_case_B19_a_sampler_that_waits_in_its_slot_is_found_and_the_message_says
     assert (
         "gate, which the trainer opens (dispatch cursor 1, trainer version 1)" in blocked["rollout-pump"]["waits for"]
     )
-    assert blocked["rollout-pump"]["at"].endswith("in RolloutPump.commit_admission")
+    assert blocked["rollout-pump"]["at"].endswith("in commit_admission")
     assert "shut by the checkpoint of train-pump" in blocked["generate-1"]["waits for"]
 
 

@@ -31,7 +31,7 @@ def printed(scenario: str, directory: Path, capsys: pytest.CaptureFixture[str]) 
 def test_a_step_that_the_protocol_forbids_is_shown_with_its_rule_and_the_state(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A writer enters while a checkpoint drains."""
+    """A writer enters again while a checkpoint drains."""
     original = AdmissionCore.request_cut
 
     def request_cut(core: AdmissionCore, ticket: Ticket) -> bool:
@@ -48,18 +48,18 @@ def test_a_step_that_the_protocol_forbids_is_shown_with_its_rule_and_the_state(
         enter_slot(task=writer-0, kind=writes)
    3  task-step checkpoint-0: barrier.py in Run.read
         request_cut(task=checkpoint-0, kind=checkpoint)
-   4  task-step writer-1: barrier.py in Run.write
-        request_slot(task=writer-1, kind=writes)
-        enter_slot(task=writer-1, kind=writes)
-      violation: refinement: the implementation did enter_slot(task=writer-1, kind=writes) where the protocol forbids \
-it: the machine 'barrier' does not enable enter_slot(1) there
-      the rule: enter_slot (writer): Writer `w` enters its slot. Shut from the moment a checkpoint is asked for: this \
-guard is the barrier.
+   4  task-step writer-0: barrier.py in Run.write
+        leave_slot(task=writer-0, kind=writes)
+        request_slot(task=writer-0, kind=writes)
+        enter_slot(task=writer-0, kind=writes)
+      violation: refinement: the implementation did enter_slot(task=writer-0, kind=writes) where the protocol \
+forbids it: the machine 'barrier' does not enable enter_slot(0) there
+      the rule: enter_slot (writer): Writer `w` enters its slot. Shut from the moment a checkpoint is asked for: \
+this guard is the barrier.
       the machine is at:
-        - writer 0 is inside (at inside, rounds_left 1)
-        - writer 1 is waiting, asked late (at waiting, rounds_left 1, late 1)
+        - writer 0 is waiting, asked late (at waiting, rounds_left 0, late 1)
         - checkpoint 0 is queued, place 1 in the queue (cut queued, place 1)
-      what may happen there: cancel_inside(0), leave_slot(0), withdraw_cut(0), withdraw_slot(1)
+      what may happen there: cancel_outside(1), open_cut(0), request_slot(1), withdraw_cut(0), withdraw_slot(0)
       stock asyncio can do this: yes
 """
     )
@@ -105,7 +105,7 @@ rollout-pump, rollout-pump waits for train-pump
         - task generate-1, at generation.py in Generation.commit_group, waits for a slot (kind 'group_commits') of \
 barrier 'checkpoint', shut by the checkpoint of train-pump, opened at checkpointer.py, which drains, held by train-pump
         - task main, at controller.py in Controller.run, waits for the end of task train-pump, held by train-pump
-        - task rollout-pump, at rollout_pump.py in RolloutPump.commit_admission, waits for the in_order gate, which \
+        - task rollout-pump, at steps.py in commit_admission, waits for the in_order gate, which \
 the trainer opens (dispatch cursor 1, trainer version 1), held by train-pump
         - task train-pump, at checkpointer.py in Checkpointer._begin, waits for the checkpoint of barrier \
 'checkpoint', before which must end: slot of kind 'admissions' of rollout-pump, opened at rollout_pump.py, held by \
