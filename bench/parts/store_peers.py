@@ -6,6 +6,7 @@ import os
 import shutil
 import threading
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -17,6 +18,8 @@ from impl import CheckpointBarrier, Checkpointer
 from impl.checkpointing.artifacts import write_artifacts
 from impl.checkpointing.capture import read_cut
 from impl.store.checkpoint_store import Draft
+from impl.store.direct_io import aligned_room
+from impl.store.durable_file import CHUNK_BYTES
 from impl.store.posix_files import PosixFiles
 
 from .store_situation import Situation
@@ -36,6 +39,32 @@ def save_with_dcp(tensors: dict[str, torch.Tensor], place: Path) -> None:
         torch_dcp.save(tensors, checkpoint_id=place / "dcp", no_dist=True)  # type: ignore[attr-defined]
 
 
+def write_direct(tensors: dict[str, torch.Tensor], place: Path) -> None:
+    """The least that this disk takes: the same bytes past the page cache by four threads, nothing digested or named."""
+    room = aligned_room(CHUNK_BYTES)
+    share = sum(tensor.nbytes for tensor in tensors.values()) // 4
+    files = PosixFiles()
+
+    def write(number: int) -> None:
+        handle = files.open_new(str(place / f"direct-{number}"))
+        for _ in range(share // len(room)):
+            files.write(handle, room)
+        files.write(handle, room[: share % len(room)])
+        files.fsync(handle)
+        files.close(handle)
+
+    in_threads(write)
+
+
+def in_threads(work: Callable[[int], None]) -> None:
+    """Four at once."""
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 def write_raw(tensors: dict[str, torch.Tensor], place: Path) -> None:
     """The same bytes without digests, names or an order: four threads, `writev`, one fsync a file."""
     pieces = [tensor.numpy().data.cast("B") for tensor in tensors.values()]
@@ -53,11 +82,7 @@ def write_raw(tensors: dict[str, torch.Tensor], place: Path) -> None:
         os.fsync(descriptor)
         os.close(descriptor)
 
-    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(write)
     PosixFiles().fsync_dir(str(place))
 
 
