@@ -6,6 +6,7 @@ import asyncio
 import errno
 import json
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,13 @@ from interleavings.validation import validate
 
 
 @pytest.fixture(autouse=True)
-def quiet() -> None:
+def quiet() -> Iterator[None]:
     """Saves that fail on purpose say so."""
-    logging.getLogger("cleancut").setLevel(logging.CRITICAL)
+    logger = logging.getLogger("cleancut")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    yield
+    logger.setLevel(before)
 
 
 def accepted(*paths: Path) -> Any:
