@@ -10,6 +10,7 @@ the test is skipped, and the run ends with one line a tool:
 
 import functools
 import importlib.util
+import logging
 import os
 import shutil
 import subprocess
@@ -102,6 +103,16 @@ def find_python(version: str) -> Path | None:
         if answer.stdout.split() == ["CPython", *version.split(".")]:
             return candidate
     return None
+
+
+@pytest.fixture
+def quiet_library() -> Iterator[None]:
+    """The library logs nothing short of a disaster, for the length of a test."""
+    logger = logging.getLogger("cleancut")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    yield
+    logger.setLevel(before)
 
 
 @pytest.fixture(scope="session")

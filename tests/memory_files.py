@@ -9,7 +9,6 @@ import torch
 
 from impl.barrier import CheckpointBarrier
 from impl.plane import RowsWriter
-from impl.tensor_plane import TensorCapture, TensorPlane
 
 
 class MemoryFiles(RowsWriter):
@@ -38,14 +37,14 @@ class MemoryFiles(RowsWriter):
         return self.documents[name]
 
 
-async def commit(plane: TensorPlane, barrier: CheckpointBarrier, group: int, rows: Mapping[str, Any]) -> None:
+async def commit(plane: Any, barrier: CheckpointBarrier, group: int, rows: Mapping[str, Any]) -> None:
     """Stage outside, commit inside."""
     staged = await plane.stage(group, rows)
     async with barrier.mutation() as cut:
         plane.commit(cut, group, staged)
 
 
-async def captured(plane: TensorPlane, barrier: CheckpointBarrier, *groups: int) -> TensorCapture:
+async def captured(plane: Any, barrier: CheckpointBarrier, *groups: int) -> Any:
     """The rows of some groups, as a window would take them."""
     async with barrier.checkpoint() as cut:
         return plane.capture(cut, groups)

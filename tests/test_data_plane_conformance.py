@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 import transfer_queue
-from memory_files import MemoryFiles
+from memory_files import MemoryFiles, captured, commit
 from queue_on_ray import names_in, running_queue
 
 from impl import (
@@ -58,17 +58,6 @@ def make(request: pytest.FixtureRequest) -> Making:
     request.getfixturevalue("queue")
     partition = f"test-{next(PARTITIONS)}"
     return lambda: TransferQueuePlane(partition=partition)
-
-
-async def commit(plane: Plane, barrier: CheckpointBarrier, group: int, rows: dict[str, Any]) -> None:
-    staged = await plane.stage(group, rows)
-    async with barrier.mutation() as cut:
-        plane.commit(cut, group, staged)
-
-
-async def captured(plane: Plane, barrier: CheckpointBarrier, *groups: int) -> Any:
-    async with barrier.checkpoint() as cut:
-        return plane.capture(cut, groups)
 
 
 async def eventually(what: Callable[[], bool]) -> None:

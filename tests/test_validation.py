@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import logging
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,14 +21,7 @@ from interleavings.validation import Validation, validate
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Groups that fail on purpose warn of it."""
-    logger = logging.getLogger("cleancut")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    yield
-    logger.setLevel(before)
+pytestmark = pytest.mark.usefixtures("quiet_library")  # groups that fail on purpose warn of it
 
 
 def said(result: Validation) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,15 +12,7 @@ from traced_runs import Lines, TracedRun, lines_of, nth, two_lives, write
 from interleavings.refinement import FIGURE_EVENTS
 from interleavings.validation import Validation, validate
 
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Groups that fail on purpose warn of it."""
-    logger = logging.getLogger("cleancut")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    yield
-    logger.setLevel(before)
+pytestmark = pytest.mark.usefixtures("quiet_library")  # groups that fail on purpose warn of it
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +27,7 @@ from impl.store.files import Handle
 from interleavings.scenarios.fake_disk import FakeDisk
 from interleavings.validation import validate
 
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Saves that fail on purpose say so."""
-    logger = logging.getLogger("cleancut")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    yield
-    logger.setLevel(before)
+pytestmark = pytest.mark.usefixtures("quiet_library")  # groups that fail on purpose warn of it
 
 
 def accepted(*paths: Path) -> Any:

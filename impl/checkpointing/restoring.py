@@ -261,6 +261,7 @@ def _plan(
     counters = Counters(documents.trainer.version, documents.trainer.step, dict(documents.trainer.budgets))
     expected.check_counters(counters)
     entries, subtracted = without_buffered(documents)
+    in_ledger_alone = entries
     slots: tuple[Slot, ...] = ()
     next_admission = documents.trainer.next_admission
     if load_buffer:
@@ -273,7 +274,7 @@ def _plan(
     except CheckpointCorrupt as error:
         raise CheckpointCorrupt(f"{reader.name}: {error}") from error
     check_settled(documents, ledger.accounts)
-    check_every_owner(documents, without_buffered(documents)[0], ledger.accounts)
+    check_every_owner(documents, in_ledger_alone, ledger.accounts)
     rows = expected.plane.read(reader.reader(), tuple(slot.group for slot in slots))
     reader.verify()
     trainer = trainer_files(store, reader, with_trainer)

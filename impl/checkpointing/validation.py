@@ -241,10 +241,14 @@ def check_every_owner(documents: Documents, entries: Collection[doc.EntryDocumen
     `entries` are the pending ones that no buffered group has. A loader whose state is no `PromptLoader`'s counts in its
     own way, and is not checked.
     """
-    handed_out = handed_out_by(documents.loader.state)
+    place = prompt_loader_place(documents.loader.state)
+    if place is None:
+        return
+    length, _, epoch, position = place
+    handed_out = epoch * length + position
     groups = len(entries) + len(documents.buffer.slots)
     owned = groups + len(documents.spares.spares) + accounts.trained_count + len(accounts.dropped)
-    if handed_out in (None, owned):
+    if handed_out == owned:
         return
     raise CheckpointCorrupt(
         f"{documents.name}: the loader has handed out {handed_out} prompts, and {owned} have an owner. A resume would "
@@ -253,13 +257,10 @@ def check_every_owner(documents: Documents, entries: Collection[doc.EntryDocumen
     )
 
 
-def handed_out_by(loader_state: object) -> int | None:
-    """How many prompts a `PromptLoader` has handed out; None for the state of another loader."""
-    values = [_part(loader_state, name) for name in ("dataset_length", "seed", "epoch", "position")]
-    if not all(type(value) is int for value in values):
-        return None
-    length, _, epoch, position = values
-    return int(epoch * length + position)
+def prompt_loader_place(loader_state: object) -> tuple[int, int, int, int] | None:
+    """Dataset length, seed, epoch and position of a `PromptLoader`; None for the state of another loader."""
+    length, seed, epoch, position = (_part(loader_state, n) for n in ("dataset_length", "seed", "epoch", "position"))
+    return (length, seed, epoch, position) if {*map(type, (length, seed, epoch, position))} == {int} else None
 
 
 def _require_distinct(

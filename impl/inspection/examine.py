@@ -19,6 +19,7 @@ from ..checkpointing.validation import (
     check_documents,
     check_every_owner,
     check_settled,
+    prompt_loader_place,
     without_buffered,
 )
 from ..errors import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatible, CleancutError
@@ -205,10 +206,10 @@ def _ownership(documents: Documents, found: Examined) -> Ownership:
 
 def _handed_out(state: dict[str, Any]) -> HandedOut | None:
     """The cursor of a `PromptLoader`; another loader's state means what only that loader knows."""
-    values = [state.get(name) for name in ("dataset_length", "seed", "epoch", "position")]
-    if not all(type(value) is int for value in values):
+    place = prompt_loader_place(state)
+    if place is None:
         return None
-    length, seed, epoch, position = (int(value) for value in values if value is not None)
+    length, seed, epoch, position = place
     if not (length > 0 and epoch >= 0 and 0 <= position <= length):
         raise CheckpointCorrupt(
             f"the loader stands at place {position} of epoch {epoch} in a dataset of {length} prompts, which is no "
