@@ -1,7 +1,7 @@
 """The checkpointer: one window in which everything is read, then a background job that makes it durable.
 
     begin_save:  the save before has ended → the window: every part is read → the trainer's state is copied → returns
-    background:  files written and published on one writer thread → `publish` → the next save may begin
+    background:  files written and published on one writer thread → `publish` → old ones removed → the next save
 
 Once the window is over nothing the caller does stops the publication: cancelling `begin_save`, dropping the pending
 save and cancelling `durable` all leave it running, and the end of `asyncio.run`, which cancels every task, waits for
@@ -15,6 +15,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
@@ -198,7 +199,9 @@ class Checkpointer:
         pending = PendingSave(draft.name, draft.step, draft.sequence, figures.window_seconds)
         publication = Publication(self._store, draft, captured, parts.buffer.plane, trainer)
         staged = asyncio.get_running_loop().create_future()
-        self._background = asyncio.create_task(publication.run(self._writer, staged), name=f"publish-{draft.name}")
+        durable = partial(self._note_success, publication, pending, figures)
+        background = publication.run(self._writer, staged, durable)
+        self._background = asyncio.create_task(background, name=f"publish-{draft.name}")
         self._background.add_done_callback(lambda task: self._ended(task, publication, pending, figures, staged))
         if trainer is not None:
             await asyncio.wait((staged,))
@@ -230,11 +233,11 @@ class Checkpointer:
         A callback, because a task that is cancelled before its first step runs nothing of its own.
         """
         try:
-            if (error := failure_of(task, publication.draft.name)) is not None:
+            if (error := failure_of(task, publication.draft.name)) is None:
+                self._note_success(publication, pending, figures, task.result())
+            elif not pending.done:
                 self._log.failed(pending, error)
                 self.barrier.emit("fail_save", name=publication.draft.name)
-            else:
-                self._note_success(publication, task.result(), pending, figures)
         finally:
             self._turn.release()
             if not staged.done():
@@ -242,8 +245,11 @@ class Checkpointer:
             publication.captured.release(publication.plane)
 
     def _note_success(
-        self, publication: Publication, written: Written, pending: PendingSave, figures: SaveStatistics
+        self, publication: Publication, pending: PendingSave, figures: SaveStatistics, written: Written
     ) -> None:
+        """Tell everybody that a checkpoint is durable; where old ones go, before these are gone."""
+        if pending.done:
+            return
         draft, published = publication.draft, written.published
         self._newest = draft.name
         if draft.kind == "full":

@@ -20,7 +20,10 @@ PHASES = ("queue", "drain", "window", "stage", "persist")
 
 @dataclass(frozen=True, slots=True)
 class CheckpointInfo:
-    """A durable checkpoint. `notices` are faults after it became durable, such as an old one that could not go."""
+    """A durable checkpoint. `notices` are faults after it became durable, such as an old one that could not go.
+
+    Files of old ones are removed after this is told; what goes wrong there is in the log.
+    """
 
     name: str
     step: int

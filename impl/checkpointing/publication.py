@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -53,23 +54,33 @@ class Publication:
     plane: DataPlane
     trainer: TrainerState | None
 
-    async def run(self, writer: WriterThread, staged: asyncio.Future[None]) -> Written:
+    async def run(
+        self, writer: WriterThread, staged: asyncio.Future[None], durable: Callable[[Written], None]
+    ) -> Written:
         """Copy the trainer's state, then write; `staged` is set in between, when the trainer may go on.
 
-        What the writer thread has begun is seen to its end: the capture must not be released while it is read.
+        `durable` is called on the loop where the checkpoint is durable before this ends, since old ones are still to
+        be removed. What the writer thread has begun is seen to its end: the capture must not be released while it is
+        read.
         """
-        clock = asyncio.get_running_loop().time
+        loop = asyncio.get_running_loop()
+        clock = loop.time
         began = clock()
         staged_trainer = await self.trainer.stage() if self.trainer is not None else None
         staged.set_result(None)
         copied = clock()
-        published = await writer.see_out(lambda: self.write(staged_trainer))
+
+        def tell(published: Published) -> None:
+            with suppress(RuntimeError):  # the loop was closed under the save: nobody waits any more
+                loop.call_soon_threadsafe(durable, Written(published, copied - began, clock() - copied))
+
+        published = await writer.see_out(lambda: self.write(staged_trainer, tell))
         return Written(published, copied - began, clock() - copied)
 
-    def write(self, staged_trainer: Any) -> Published:
+    def write(self, staged_trainer: Any, durable: Callable[[Published], None]) -> Published:
         """Write and publish; on the writer thread. The references to the rows are dropped here, not on the loop."""
         try:
-            return self.store.publish(self.draft, lambda staged: self._fill(staged, staged_trainer))
+            return self.store.publish(self.draft, lambda staged: self._fill(staged, staged_trainer), durable)
         except BaseException as error:
             # Also said here: a program may end before anybody asks what became of the save.
             _log.error("checkpoint %s was not published: %s", self.draft.name, error)

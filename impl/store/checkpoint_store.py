@@ -4,7 +4,8 @@
     every directory fsynced, innermost first
     fencing number read again
     one rename to a name that was never used, the parent fsynced      <- durable from here on
-    LATEST replaced, then retention       neither can undo the checkpoint: their faults are notices
+    LATEST replaced, old ones renamed     neither can undo the checkpoint: their faults are notices
+    whoever waits is told                 and the files of the old ones are removed while they go on
 
 After any error before that point the attempt is abandoned, never continued: an fsync that failed may have dropped the
 very pages it was asked about. Whatever a killed writer leaves is removed by the next writer.
@@ -17,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..errors import CheckpointCorrupt, CheckpointIncompatible, InvariantViolated
 from . import names, retention
@@ -134,8 +135,16 @@ class CheckpointStore:
         self._next_sequence += 1
         return sequence
 
-    def publish(self, draft: Draft, fill: Callable[[StagedDirectory], Mapping[str, Count]]) -> Published:
+    def publish(
+        self,
+        draft: Draft,
+        fill: Callable[[StagedDirectory], Mapping[str, Count]],
+        durable: Callable[[Published], None] | None = None,
+    ) -> Published:
         """Write a checkpoint and make it durable. `fill` writes its files and returns the counts for the manifest.
+
+        `durable` is called as soon as the checkpoint counts, where something is still to be removed: that may take as
+        long as a good part of the writing, and nobody need wait for it. It must not raise.
 
         Raises StoreFull, StoreFailed, StoreBusy, or what `fill` raised; nothing was published then, unless the very
         last fsync failed: the checkpoint may be there then, whole, and is not counted on.
@@ -158,7 +167,10 @@ class CheckpointStore:
         self._abandoned.discard(draft.name)
         self._known[draft.name] = retention.Known.of(draft.name, manifest)
         size = sum(record.length for record in manifest.files.values())
-        return Published(manifest, size, (*self._point_to(draft.name), *self._retire()))
+        published = Published(manifest, size, (*self._point_to(draft.name), *self._retire()))
+        if self._leftovers and durable is not None:
+            durable(published)
+        return replace(published, notices=(*published.notices, *self._remove_leftovers()))
 
     def close(self) -> None:
         """Give the lock back. The store can be opened again."""
@@ -193,6 +205,7 @@ class CheckpointStore:
         return ()
 
     def _retire(self) -> tuple[str, ...]:
+        """Take old checkpoints out of the catalogue; their files go with the other leftovers."""
         going = [*sorted(self._abandoned), *retention.removable(self._known.values(), self._keep)]
         if not going:
             return ()
@@ -208,7 +221,7 @@ class CheckpointStore:
             self._files.fsync_dir(self.root)
         except OSError as error:
             return self._notice(f"an old checkpoint could not be removed, the next save tries again: {error}")
-        return self._remove_leftovers()
+        return ()
 
     def _remove_leftovers(self) -> tuple[str, ...]:
         """Remove what failed or killed attempts left. Never an error: what stays is tried again by the next save."""

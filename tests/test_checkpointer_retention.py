@@ -1,0 +1,98 @@
+"""Retention beside a save: whoever waits for a checkpoint does not wait until the files of older ones are gone."""
+
+import asyncio
+import errno
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from loop_turns import turns
+from run_situations import Run, mixed
+from store_situations import LayeredFiles, failing_files
+
+from impl.store.files import Files
+
+#: Far more than anything here takes; only a wrong library waits so long.
+SECONDS = 20.0
+
+
+@contextmanager
+def files_that_are_slow_to_go() -> Iterator[tuple[Files, threading.Event]]:
+    """Files of which none is unlinked before the event is set; the end of the block sets it."""
+    may_go = threading.Event()
+
+    def wait(number: int, call: str, arguments: tuple[Any, ...]) -> None:
+        if call == "unlink":
+            assert may_go.wait(SECONDS)
+
+    try:
+        yield cast(Files, LayeredFiles(before=wait)), may_go
+    finally:
+        may_go.set()
+
+
+def checkpoints(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir() if "step" in path.name)
+
+
+async def test_a_checkpoint_is_durable_before_older_ones_are_gone(tmp_path: Path) -> None:
+    """What is to go was renamed, so no reader takes it for a checkpoint while its files go; the next save waits."""
+    with files_that_are_slow_to_go() as (files, may_go):
+        run = await mixed(Run(tmp_path, keep=1, files=files))
+        await run.checkpointer.save()
+        del run.events[:]
+        info = await asyncio.wait_for(run.checkpointer.save(), SECONDS)
+        assert info.notices == ()
+        assert run.actions()[-2:] == ["publish", "report_save"], "told before anybody is woken, and told once"
+        assert checkpoints(tmp_path) == [".deleting-step_1-1", "step_1-2"]
+        assert run.checkpointer.statistics().completed == 2
+        assert run.checkpointer.statistics().in_flight, "the writer thread still has to do"
+        next_save = asyncio.create_task(run.checkpointer.save())
+        await turns(50)
+        assert not next_save.done()
+        may_go.set()
+        await asyncio.wait_for(next_save, SECONDS)
+        await run.checkpointer.close()
+    assert checkpoints(tmp_path) == ["step_1-3"]
+    assert [action for action in run.actions() if action in ("publish", "fail_save")] == ["publish"] * 2
+
+
+async def test_the_end_of_a_run_waits_for_what_is_being_removed(tmp_path: Path) -> None:
+    """`close` gives the lock back, and no file of this writer may go after that."""
+    with files_that_are_slow_to_go() as (files, may_go):
+        run = await mixed(Run(tmp_path, keep=1, files=files))
+        await run.checkpointer.save()
+        await asyncio.wait_for(run.checkpointer.save(), SECONDS)
+        end = asyncio.create_task(run.checkpointer.close())
+        await turns(50)
+        assert not end.done()
+        may_go.set()
+        await asyncio.wait_for(end, SECONDS)
+    assert checkpoints(tmp_path) == ["step_1-2"]
+
+
+async def test_files_that_could_not_go_are_told_in_the_log_and_go_with_the_next_save(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The checkpoint was durable before: its `notices` are what was known then."""
+    run = await mixed(Run(tmp_path, keep=1, files=failing_files(errno.EIO, call="unlink", nth=0)))
+    await run.checkpointer.save()
+    with caplog.at_level(logging.WARNING, "cleancut.store"):
+        info = await run.checkpointer.save()
+        third = await run.checkpointer.save()
+    assert info.notices == third.notices == ()
+    assert "leftovers of an earlier save stay until the next one" in caplog.text
+    await run.checkpointer.close()
+    assert checkpoints(tmp_path) == ["step_1-3"]
+
+
+async def test_where_nothing_goes_the_save_is_told_when_the_thread_has_ended(tmp_path: Path) -> None:
+    """No second message between the threads for the ordinary save."""
+    run = await mixed(Run(tmp_path, keep=3))
+    await run.checkpointer.save()
+    assert not run.checkpointer.statistics().in_flight
+    await run.checkpointer.close()
