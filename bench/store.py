@@ -28,6 +28,8 @@ from parts.figures import Row, at_least, at_most, only_shown, options_of, report
 from parts.store_peers import save_with_dcp, save_with_torch, write_digested, write_direct, write_inside, write_raw
 from parts.store_situation import Situation, SlowFiles, rows
 
+from impl import TorchTrainerState
+
 MIB, GIB = 1 << 20, 1 << 30
 
 
@@ -158,21 +160,25 @@ async def lateness(until: Awaitable[Any]) -> list[float]:
 
 
 async def loop_delay(effort: Effort, place: Path) -> list[Row]:
-    """What a save does to everybody else on the loop, above a control without one."""
-    run = await Situation(place / "loop").fill(effort.size)
-    p99, worst = [], []
-    async with run.among_writers():
-        for _ in range(effort.rounds):
-            begin = perf_counter()
-            during = await lateness(run.checkpointer.save())
-            control = await lateness(asyncio.sleep(perf_counter() - begin))
-            p99.append(percentile(during, 0.99) - percentile(control, 0.99))
-            worst.append(max(during) - max(control))
-    await run.checkpointer.close()
-    return [
-        at_most("loop delay during a save above a control, p99 (ms)", statistics.median(p99) * 1e3, 10.0),
-        at_most("loop delay during a save above a control, worst (ms)", statistics.median(worst) * 1e3, 50.0),
-    ]
+    """What a save does to everybody else on the loop, above a control without one; also with a trainer to be copied."""
+    model = torch.nn.Linear(effort.size // 4 // 1024, 1024, bias=False)
+    found = []
+    for what, trainer in (("a save", None), ("a save with a trainer as large", TorchTrainerState(model))):
+        run = await Situation(place / what.replace(" ", "-")).fill(effort.size)
+        p99, worst = [], []
+        async with run.among_writers():
+            for _ in range(effort.rounds):
+                begin = perf_counter()
+                during = await lateness(run.checkpointer.save(trainer))
+                control = await lateness(asyncio.sleep(perf_counter() - begin))
+                p99.append(percentile(during, 0.99) - percentile(control, 0.99))
+                worst.append(max(during) - max(control))
+        await run.checkpointer.close()
+        found += [
+            at_most(f"loop delay during {what} above a control, p99 (ms)", statistics.median(p99) * 1e3, 10.0),
+            at_most(f"loop delay during {what} above a control, worst (ms)", statistics.median(worst) * 1e3, 50.0),
+        ]
+    return found
 
 
 def anonymous_bytes() -> int:

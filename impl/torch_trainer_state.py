@@ -20,6 +20,7 @@ import torch
 from .errors import CheckpointCorrupt, CheckpointIncompatible, UsageError
 from .store.directory import DirectoryReader, DirectoryWriter
 from .store.tensor_format import check_kind
+from .torch_copying import copied_to_the_cpu
 from .torch_structure import put_together, take_apart
 
 _STRUCTURE = "state.json"
@@ -68,14 +69,19 @@ class TorchTrainerState:
                 )
 
     async def stage(self) -> StagedTrainer:
-        """Copy everything to the CPU. Synchronous inside: nothing else runs between two tensors of the copy."""
+        """Copy everything to the CPU; on a thread where it takes long, so that the rest of the run goes on.
+
+        Training does not: UsageError if a tensor was changed meanwhile, as far as torch counts changes.
+        """
         forms: dict[str, Any] = {}
-        tensors: dict[str, Mapping[str, torch.Tensor]] = {}
+        live: dict[str, dict[str, torch.Tensor]] = {}
         for part, state in self._parts().items():
-            found: dict[str, torch.Tensor] = {}
-            forms[part] = take_apart(state, f"the trainer's {part}", found)
-            tensors[part] = {path: _copied(path, tensor, part) for path, tensor in found.items()}
-        return StagedTrainer(self._about(), forms, tensors)
+            live[part] = {}
+            forms[part] = take_apart(state, f"the trainer's {part}", live[part])
+            for path, tensor in live[part].items():
+                check_kind(path, tensor, f"the trainer's {part}")
+        about = self._about()
+        return StagedTrainer(about, forms, await copied_to_the_cpu(live))
 
     def persist(self, staged: StagedTrainer, writer: DirectoryWriter) -> None:
         """Write the copy."""
@@ -131,12 +137,6 @@ class TorchTrainerState:
         if self._optimizer is not None:
             about[_OPTIMIZER] = type(self._optimizer).__name__
         return about
-
-
-def _copied(path: str, tensor: torch.Tensor, part: str) -> torch.Tensor:
-    """A copy on the CPU that nothing else refers to; `to("cpu")` alone copies nothing that is there already."""
-    check_kind(path, tensor, f"the trainer's {part}")
-    return tensor.detach().to("cpu", copy=True)
 
 
 def _split(tensors: Mapping[str, torch.Tensor]) -> Iterator[dict[str, torch.Tensor]]:

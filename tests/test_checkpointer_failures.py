@@ -49,17 +49,23 @@ async def test_a_second_save_waits_before_it_captures(tmp_path: Path) -> None:
 
 
 async def test_cancelling_the_caller_after_the_window_does_not_stop_publication(tmp_path: Path) -> None:
-    """The cut is taken and others wait for it to be durable; a run that is told to end must not lose it."""
+    """The cut is taken and others wait for it to be durable; a run that is told to end must not lose it.
+
+    Nor may whoever is cancelled go on with training before the trainer's state is copied.
+    """
     run = Run(tmp_path)
     trainer = NumberTrainer(1)
     trainer.may_stage.clear()
     save = asyncio.create_task(run.checkpointer.begin_save(trainer))
     await until(lambda: "read_trainer" in run.actions())
     await turns()
-    save.cancel()
+    for _ in range(2):
+        save.cancel()
+        await turns()
+        assert not save.done()
+    trainer.may_stage.set()
     with pytest.raises(asyncio.CancelledError):
         await save
-    trainer.may_stage.set()
     await run.checkpointer.close()
     assert run.actions("publish") == ["publish"]
     assert (tmp_path / "step_0-1").is_dir()

@@ -34,7 +34,8 @@ class Crashing(Record):
         super().trace(action, **fields)
         if action == "publish":
             image = self._images / f"image-{len(self.images)}"
-            shutil.copytree(self._directory, image)
+            # What is being removed may go while it is copied; a crash may find it gone just as well.
+            shutil.copytree(self._directory, image, ignore=shutil.ignore_patterns(".deleting-*"))
             self.images.append(image)
 
 

@@ -3,10 +3,9 @@
     begin_save:  the save before has ended → the window: every part is read → the trainer's state is copied → returns
     background:  files written and published on one writer thread → `publish` → old ones removed → the next save
 
-Once the window is over nothing the caller does stops the publication: cancelling `begin_save`, dropping the pending
-save and cancelling `durable` all leave it running, and the end of `asyncio.run`, which cancels every task, waits for
-what is being written. What it ends with is raised by `durable()`, or, if nobody has asked, by the next save or by
-`close()`.
+Once the window is over nothing the caller does stops the publication: cancelling `begin_save` (it ends once the trainer
+is copied), dropping the pending save and cancelling `durable` all leave it running, and the end of `asyncio.run` waits
+for what is being written. How it fails is raised by `durable()`, or, if nobody asks, by the next save or by `close()`.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ..barrier import UNSET, CheckpointBarrier, Unset
 from ..errors import CheckpointNotFound, UsageError
+from ..seen_out import seen_out
 from ..store.checkpoint_store import CheckpointStore, Draft
 from ..store.files import Files
 from ..store.lock import WriterIdentity
@@ -199,12 +199,13 @@ class Checkpointer:
         pending = PendingSave(draft.name, draft.step, draft.sequence, figures.window_seconds)
         publication = Publication(self._store, draft, captured, parts.buffer.plane, trainer)
         staged = asyncio.get_running_loop().create_future()
-        durable = partial(self._note_success, publication, pending, figures)
-        background = publication.run(self._writer, staged, durable)
+        background = publication.run(self._writer, staged, partial(self._note_success, publication, pending, figures))
         self._background = asyncio.create_task(background, name=f"publish-{draft.name}")
         self._background.add_done_callback(lambda task: self._ended(task, publication, pending, figures, staged))
         if trainer is not None:
-            await asyncio.wait((staged,))
+            # Whoever is cancelled may go on with training, which must not change what is still being copied.
+            if (cancellation := await seen_out(staged)) is not None:
+                raise cancellation
             if pending.done and (failure := pending.take_failure()) is not None:
                 raise failure
         return pending

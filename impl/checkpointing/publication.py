@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from traceback import clear_frames
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CleancutError
@@ -66,7 +67,8 @@ class Publication:
         loop = asyncio.get_running_loop()
         clock = loop.time
         began = clock()
-        staged_trainer = await self.trainer.stage() if self.trainer is not None else None
+        # In a list, so that the writer thread can let go of it: to give gigabytes back stops the loop for long.
+        copies = [await self.trainer.stage()] if self.trainer is not None else []
         staged.set_result(None)
         copied = clock()
 
@@ -74,29 +76,38 @@ class Publication:
             with suppress(RuntimeError):  # the loop was closed under the save: nobody waits any more
                 loop.call_soon_threadsafe(durable, Written(published, copied - began, clock() - copied))
 
-        published = await writer.see_out(lambda: self.write(staged_trainer, tell))
+        published = await writer.see_out(lambda: self.write(copies, tell))
         return Written(published, copied - began, clock() - copied)
 
-    def write(self, staged_trainer: Any, durable: Callable[[Published], None]) -> Published:
-        """Write and publish; on the writer thread. The references to the rows are dropped here, not on the loop."""
+    def write(self, copies: list[Any], durable: Callable[[Published], None]) -> Published:
+        """Write and publish; on the writer thread. What was captured and copied is dropped here, not on the loop."""
         try:
-            return self.store.publish(self.draft, lambda staged: self._fill(staged, staged_trainer), durable)
+            return self.store.publish(self.draft, lambda staged: self._fill(staged, copies), durable)
         except BaseException as error:
             # Also said here: a program may end before anybody asks what became of the save.
             _log.error("checkpoint %s was not published: %s", self.draft.name, error)
+            _forget_locals(error)
             raise
         finally:
             self.captured.drop()
+            copies.clear()
 
-    def _fill(self, staged: StagedDirectory, staged_trainer: Any) -> Mapping[str, Count]:
+    def _fill(self, staged: StagedDirectory, copies: list[Any]) -> Mapping[str, Count]:
         if isinstance(self.captured, Captured):
             counts = write_artifacts(self.captured, self.draft.identity, staged)
             self.plane.persist(self.captured.rows, staged.writer())
         else:
             counts = write_progress(self.captured, staged)
         if self.trainer is not None:
-            self.trainer.persist(staged_trainer, staged.writer(TRAINER_DIRECTORY))
+            self.trainer.persist(copies.pop(), staged.writer(TRAINER_DIRECTORY))
         return counts
+
+
+def _forget_locals(error: BaseException | None) -> None:
+    """Let go of what the frames of an error hold: it is kept until somebody asks, and rows and copies must not be."""
+    while error is not None:
+        clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 def failure_of(task: asyncio.Task[Written], name: str) -> BaseException | None:

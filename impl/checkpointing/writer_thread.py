@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from ..barrier import Unset
+from ..seen_out import seen_out
 
 T = TypeVar("T")
 
@@ -30,9 +30,9 @@ class WriterThread:
 
     async def see_out(self, job: Callable[[], T]) -> T:
         """Run `job`, and wait for its end through every cancellation; none of them passes out."""
-        return await self._run(job, _wait_through_cancellation)
+        return await self._run(job, seen_out)
 
-    async def _run(self, job: Callable[[], T], wait: Callable[[asyncio.Future[Any]], Awaitable[None]]) -> T:
+    async def _run(self, job: Callable[[], T], wait: Callable[[asyncio.Future[Any]], Awaitable[object]]) -> T:
         while self._running is not None and not self._running.done():
             await wait(self._running)
         future = asyncio.get_running_loop().run_in_executor(self._pool(), job)
@@ -59,9 +59,3 @@ class WriterThread:
 async def _wait(job: asyncio.Future[Any]) -> None:
     # `wait` and not `await job`: a cancellation here must not reach the job.
     await asyncio.wait((job,))
-
-
-async def _wait_through_cancellation(job: asyncio.Future[Any]) -> None:
-    while not job.done():
-        with suppress(asyncio.CancelledError):
-            await _wait(job)
