@@ -13,6 +13,7 @@ import hashlib
 import marshal
 import random
 from collections.abc import Callable
+from functools import cache
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -59,8 +60,13 @@ def digest_of(walk: Walk) -> bytes:
     The number of this thread, by which a program knows the thread it began on, is another in each process: it is read
     as one and the same.
     """
-    content = marshal.dumps(walk.out, _MARSHAL_VERSION).replace(marshal.dumps(get_ident(), _MARSHAL_VERSION), _HERE)
+    content = marshal.dumps(walk.out, _MARSHAL_VERSION).replace(_written(get_ident()), _HERE)
     return hashlib.blake2b(content, digest_size=16).digest()
+
+
+@cache
+def _written(number: int) -> bytes:
+    return marshal.dumps(number, _MARSHAL_VERSION)
 
 
 def _walk_for(run: Run) -> Walk:

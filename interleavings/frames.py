@@ -24,23 +24,23 @@ CodeRecord: TypeAlias = tuple[types.CodeType, tuple[str, bytes], tuple[str, ...]
 """A code object, the constant that stands for it, and the names of its locals, cells and free variables."""
 
 # By address, for speed; a record keeps its code alive, so no address is used twice while it is here.
-_records: dict[int, CodeRecord] = {}
+RECORDS: dict[int, CodeRecord] = {}
 # By value: code that a program compiles anew in every run (a namedtuple, a dataclass) is the same code.
 _tags: dict[tuple[types.CodeType, str], tuple[str, bytes]] = {}
 
 
 def code_record(code: types.CodeType) -> CodeRecord:
     """Return what is known of a code object. It is called by its content: other processes call it the same."""
-    record = _records.get(id(code))
+    record = RECORDS.get(id(code))
     if record is None:
-        if len(_records) >= _KEPT_CODES:
-            _records.clear()
+        if len(RECORDS) >= _KEPT_CODES:
+            RECORDS.clear()
         tag = _tags.get((code, code.co_filename))
         if tag is None:
             content = marshal.dumps((code.co_qualname, code), 2)
             tag = _tags[code, code.co_filename] = ("code", hashlib.blake2b(content, digest_size=16).digest())
         names = tuple(dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars)))
-        record = _records[id(code)] = (code, tag, names)
+        record = RECORDS[id(code)] = (code, tag, names)
     return record
 
 
@@ -54,13 +54,13 @@ def frame_of(awaitable: Any) -> tuple[types.CodeType, Any]:
     return awaitable.gi_code, awaitable.gi_frame
 
 
-def read_frame(kind: str, awaitable: Any, out: list[Any]) -> list[Any]:
+def read_frame(kind: str, awaitable: Any, code: types.CodeType, frame: Any, out: list[Any]) -> list[Any]:
     """Append kind, position and unset locals to `out`; return all a frame refers to, values on the stack included.
 
-    It is the hottest function of a search, which is why what it writes is one atom.
+    These come last first. `code` and `frame` are as `frame_of` has them. It is the hottest function of a search, which
+    is why what it writes is one atom.
     """
-    code, frame = frame_of(awaitable)
-    record = _records.get(id(code)) or code_record(code)
+    record = RECORDS.get(id(code)) or code_record(code)
     if frame is None:
         out.append((kind, record[1]))
         return []
@@ -80,7 +80,7 @@ def read_frame(kind: str, awaitable: Any, out: list[Any]) -> list[Any]:
     if start < end and referents[start] is code:
         start += 1
     out.append((kind, record[1], frame.f_lasti, unset, end - start))
-    return referents[start:]
+    return referents[: start - 1 : -1]
 
 
 def frames_inwards(awaitable: Any) -> Iterator[tuple[types.CodeType, Any, Any]]:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .errors import Unwalkable
-from .frames import code_record, read_frame
+from .frames import RECORDS, code_record, read_frame
 from .loop import ExplorerHandle, ExplorerLoop, ExplorerTimer, Job
 from .moments import Moment, plain
 from .tasks import STEP_WRAPPER, ExplorerFuture, ExplorerTask, attributes_of
@@ -136,11 +136,19 @@ def _order(walk: Walk, member: Any) -> tuple[str, str]:
 
 def _function(walk: Walk, value: types.FunctionType) -> None:
     """A function is its code, which is constant, and what it holds: cells and default values."""
-    walk.out.append(("function", str(value.__module__), code_record(value.__code__)[1]))
-    if value.__closure__ is not None or value.__defaults__ is not None or value.__kwdefaults__ is not None:
-        walk.stack.append(value.__kwdefaults__)
-        walk.stack.append(value.__defaults__)
-        walk.stack.append(value.__closure__)
+    named, given, closed = value.__kwdefaults__, value.__defaults__, value.__closure__
+    held = [part for part in (named, given, closed) if part is not None]
+    walk.out.append(
+        (
+            "function",
+            str(value.__module__),
+            code_record(value.__code__)[1],
+            named is None,
+            given is None,
+            closed is None,
+        )
+    )
+    walk.stack.extend(held)
 
 
 def _cell(walk: Walk, value: types.CellType) -> None:
@@ -159,7 +167,8 @@ def _method(walk: Walk, value: types.MethodType) -> None:
     if type(function) is types.FunctionType and not (
         function.__closure__ or function.__defaults__ or function.__kwdefaults__
     ):
-        walk.out.append(("method", code_record(function.__code__)[1]))
+        code = function.__code__
+        walk.out.append(("method", (RECORDS.get(id(code)) or code_record(code))[1]))
     else:
         walk.out.append(("method",))
         walk.stack.append(function)
@@ -178,13 +187,17 @@ def read_referents(walk: Walk, value: Any) -> None:
     walk.stack.extend(held[::-1])
 
 
-def _frame(walk: Walk, value: Any) -> None:
-    kind = type(value).__qualname__
-    if type(value) is types.AsyncGeneratorType and value.ag_running:
-        kind = "running async_generator"
-    held = read_frame(kind, value, walk.out)
-    held.reverse()
-    walk.stack.extend(held)
+def _coroutine(walk: Walk, value: Any) -> None:
+    walk.stack.extend(read_frame("coroutine", value, value.cr_code, value.cr_frame, walk.out))
+
+
+def _generator(walk: Walk, value: Any) -> None:
+    walk.stack.extend(read_frame("generator", value, value.gi_code, value.gi_frame, walk.out))
+
+
+def _async_generator(walk: Walk, value: Any) -> None:
+    kind = "running async_generator" if value.ag_running else "async_generator"
+    walk.stack.extend(read_frame(kind, value, value.ag_code, value.ag_frame, walk.out))
 
 
 def _number_of(future: ExplorerFuture) -> int | None:
@@ -350,9 +363,9 @@ BUILT_IN: dict[type, Handler] = {
     types.MethodType: _method,
     types.BuiltinFunctionType: _builtin,
     types.MethodWrapperType: _builtin,
-    types.CoroutineType: _frame,
-    types.GeneratorType: _frame,
-    types.AsyncGeneratorType: _frame,
+    types.CoroutineType: _coroutine,
+    types.GeneratorType: _generator,
+    types.AsyncGeneratorType: _async_generator,
     STEP_WRAPPER: read_referents,
     ExplorerTask: read_task,
     asyncio.Task: read_task,

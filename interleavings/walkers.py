@@ -52,11 +52,11 @@ class Walk:
                     append(("tuple", len(value)))
                     stack.extend(value[::-1])
             else:
-                fresh = len(memo)
-                number = memo.setdefault(id(value), fresh)
-                if number != fresh:
-                    append((number,))
+                address = id(value)
+                if address in memo:
+                    append((memo[address],))
                     continue
+                memo[address] = len(memo)
                 handler = handlers.get(kind)
                 if handler is None:
                     handler = handlers[kind] = choose_handler(kind, self.declared)

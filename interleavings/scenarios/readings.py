@@ -26,7 +26,12 @@ ONLY_FOR_EVENTS = {"number", "_sections_named", "since", "_drain_began"}
 
 def _without_event_numbers(part: Any) -> tuple[Any, ...]:
     names = [n for kind in type(part).__mro__ for n in getattr(kind, "__slots__", ())] + list(vars_of(part))
-    return tuple((n, getattr(part, n)) for n in names if n not in ONLY_FOR_EVENTS and hasattr(part, n))
+    return _named({n: getattr(part, n) for n in names if n not in ONLY_FOR_EVENTS and hasattr(part, n)})
+
+
+def _named(held: dict[str, Any]) -> tuple[Any, ...]:
+    """All names first, then what each holds: one tuple, where a pair for each would cost as much again."""
+    return (tuple(held), *held.values())
 
 
 def vars_of(part: Any) -> dict[str, Any]:
@@ -53,8 +58,8 @@ def register_disk() -> None:
     """A disk is what is in it and what of that is durable; whoever looks on is none of it."""
 
     def directory(node: Directory) -> tuple[Any, ...]:
-        entries = tuple(sorted(node.entries.items(), key=lambda entry: entry[0]))
-        return (entries, node.durable, node.pending) if node.pending else (entries,)
+        entries = _named({name: node.entries[name] for name in sorted(node.entries)})
+        return (*entries, node.durable, node.pending) if node.pending else entries
 
     register_walker(
         File, lambda node: (node.content,) if node.durable == node.content else (node.content, node.durable)
@@ -79,7 +84,7 @@ def register_tensors() -> None:
     # What is only counted: whose memory it is depends on who has read it before, and nothing depends on the count.
     counted = {"untracked", "_unchecked", "_undigested", "_cloned_views"}
     for kind in (Record, TensorPlane):
-        register_walker(kind, lambda part: tuple((n, v) for n, v in vars(part).items() if n not in counted))
+        register_walker(kind, lambda part: _named({n: v for n, v in vars(part).items() if n not in counted}))
     register_walker(PinnedPool, lambda pool: (pool._in_use, pool._free))
     # No program here has a CUDA device, so it has no streams.
     register_walker(CudaDevice, lambda device: ())
