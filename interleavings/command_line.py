@@ -167,7 +167,9 @@ def _check_one(scenario: Any, chosen: argparse.Namespace, console: Console) -> t
     coverage = Coverage()
     program = scenario.program(coverage)
     expected = scenario.pinned.states if scenario.pinned and cancels == scenario.cancels else None
-    with how_far(console, f"{scenario.name} …", "states") as shown:
+    if expected is not None and chosen.no_prune:
+        expected = scenario.pinned.schedules
+    with how_far(console, f"{scenario.name} …", "schedules" if chosen.no_prune else "states") as shown:
         result = explore(
             program,
             cancels=cancels,
@@ -177,8 +179,8 @@ def _check_one(scenario: Any, chosen: argparse.Namespace, console: Console) -> t
             max_seconds=chosen.max_seconds,
             workers=chosen.workers,
             ray=chosen.ray,
-            progress=lambda states, transitions, depth, seconds: shown.at(
-                states, expected, f"{scenario.name}, depth {depth} …"
+            progress=lambda number, transitions, depth, seconds: shown.at(
+                number, expected, f"{scenario.name}, depth {depth} …"
             ),
         )
     drift = _drift(scenario, result, cancels, chosen)

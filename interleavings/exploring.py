@@ -84,7 +84,7 @@ def explore(
         try:
             if prune:
                 return verdict.pruned(order, progress)
-            return verdict.unpruned(None)
+            return verdict.unpruned(None, progress)
         except (Diverged, ForbiddenCall, WorkerLost) as error:
             if fence.interrupted and isinstance(error, Diverged):
                 return verdict.interrupted()  # somebody pressed Ctrl-C during a step; it did not come again
@@ -131,7 +131,7 @@ class _Verdict:
             else:
                 search.run()
         except Unwalkable as error:
-            return self.unpruned(error.reason)
+            return self.unpruned(error.reason, progress)
         except KeyboardInterrupt:
             found.stopped = _INTERRUPTED
         failing = next((state for state in found.states if state.failure is not None), None)
@@ -189,12 +189,12 @@ class _Verdict:
         complete = self._keep_going and self._found.complete
         return self._result("fails", states=states, complete=complete, counterexample=trace, why=str(trace.failure))
 
-    def unpruned(self, unwalkable: str | None) -> Result:
+    def unpruned(self, unwalkable: str | None, progress: Progress | None) -> Result:
         """Enumerate schedules; `unwalkable` says why states could not be compared."""
         limits = self._limits
         if unwalkable is not None and limits.max_states is None:
             limits = Limits(_UNWALKABLE_SCHEDULES, limits.max_seconds, limits.patience, limits.started)
-        found = enumerate_schedules(self._setting, limits, self._stop_at)
+        found = enumerate_schedules(self._setting, limits, self._stop_at, progress)
         self._found = Exploration(
             transitions=found.transitions, depth=found.depth, stopped=found.stopped, outcomes=found.outcomes
         )

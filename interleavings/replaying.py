@@ -57,7 +57,10 @@ class ReplayResult:
         """Return one line that says how the replay ended."""
         if self.outcome == "stale":
             enabled = "; ".join(self.enabled) or "nothing"
-            return f"stale at step {self.position}: asked for {self.asked}; enabled was: {enabled}"
+            return (
+                f"stale at step {self.position}: asked for {self.asked}; enabled was: {enabled}. The program is not "
+                "what it was when the trace was recorded: search it anew, or go back to that version"
+            )
         if self.outcome == "completed":
             return f"completed: all {self.position} steps were there and nothing failed"
         return f"{self.outcome} at step {self.position}: {self.failure}"

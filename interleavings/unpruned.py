@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from .errors import Diverged
 from .result import Failure
 from .run import Run
-from .setting import Limits, Setting, look
+from .setting import Limits, Setting, clock, look
 
 _LONGEST_SCHEDULE = 10_000
+_PROGRESS_EVERY = 50
 
 
 @dataclass(slots=True)
@@ -35,9 +36,15 @@ class Enumeration:
 
 
 def enumerate_schedules(
-    setting: Setting, limits: Limits, stop_at: Callable[[Failure], bool] = lambda failure: True
+    setting: Setting,
+    limits: Limits,
+    stop_at: Callable[[Failure], bool] = lambda failure: True,
+    progress: Callable[[int, int, int, float], None] | None = None,
 ) -> Enumeration:
-    """Run every schedule, depth first. `max_states` bounds the number of schedules here."""
+    """Run every schedule, depth first. `max_states` bounds the number of schedules here.
+
+    `progress` is told now and then of schedules, transitions, depth and seconds.
+    """
     found = Enumeration()
     branches: list[Branch] = []
     while True:
@@ -54,6 +61,8 @@ def enumerate_schedules(
             return found
         found.schedules += 1
         found.depth = max(found.depth, len(branches))
+        if progress is not None and found.schedules % _PROGRESS_EVERY == 0:
+            progress(found.schedules, found.transitions, found.depth, clock() - limits.started)
         if failure is not None:
             if found.failure is None:
                 found.failure = failure

@@ -168,6 +168,29 @@ def test_a_controller_without_any_of_the_steps_is_not_taken_for_a_sound_one() ->
         drive(Idle(), [("reserve_batch", None), ("publish", None)], property="one_owner_on_disk")
 
 
+@pytest.mark.parametrize("property", ["one_owner_on_disk", "none_lost"])
+def test_a_controller_that_cannot_publish_is_not_taken_for_a_sound_one(property: str) -> None:
+    """Its image stays that of the start, in which nothing was handed out yet."""
+
+    class Mistyped:
+        """Reserves, and publishes under a wrong name."""
+
+        async def reserve_batch(self) -> None:
+            """Hands out what no image ever shows."""
+
+        async def pubish(self) -> None:
+            """Never called."""
+
+        def handed_out(self) -> list[str]:
+            return []
+
+        def owners_on_disk(self) -> dict[str, list[str]]:
+            return {}
+
+    with pytest.raises(FeatureMissing, match="Mistyped has no method publish"):
+        drive(Mistyped(), [("reserve_batch", None), ("publish", None)], property=property)
+
+
 @pytest.mark.parametrize("reference", ["no_such_module:Class", "tests.no_such_module:Class", "json:NoSuchClass"])
 def test_a_controller_that_is_not_there_is_said_by_name(reference: str) -> None:
     """The reference comes from the environment, so the traceback alone does not show it."""

@@ -218,9 +218,13 @@ def _print_rest(found: Survey, console: Console) -> None:
     account = f"{lost} lost, {doubled} doubled" if known else f"{doubled} doubled, lost unknown"
     _say(
         console,
-        f"{len(found.checkpoints)} checkpoints, {account}, {len(found.problems)} problems, "
+        f"{_counted(len(found.checkpoints), 'checkpoint')}, {account}, {_counted(len(found.problems), 'problem')}, "
         f"{len(found.not_checked)} not checked: {found.verdict}",
     )
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _say(console: Console, text: str) -> None:

@@ -24,6 +24,10 @@ class StepRefused(Exception):
     """Raised by a controller for a step that is not possible where it stands, such as admitting what is not there."""
 
 
+#: The properties that a published image shows, and how many owners a prompt has by them: at least, and at most.
+OWNERS_IN_AN_IMAGE: dict[str, tuple[int, int | None]] = {"one_owner_on_disk": (1, 1), "none_lost": (1, None)}
+
+
 class FeatureMissing(Exception):
     """The controller has no such feature, or shows nothing of the property: nothing is concluded from a drive of it."""
 
@@ -72,6 +76,11 @@ async def _drive(controller: Any, steps: list[tuple[str, int | None]], property:
             f"{type(controller).__qualname__} has none of the methods {', '.join(names)}, so nothing was driven; it "
             "needs an async method for each action, as interleavings.conformance.driving.Controller says"
         )
+    if property in OWNERS_IN_AN_IMAGE and "publish" in names and not callable(getattr(controller, "publish", None)):
+        raise FeatureMissing(
+            f"{type(controller).__qualname__} has no method publish, and {property!r} is looked for in what it has "
+            "published; give it one that waits until the checkpoint is durable"
+        )
     refusals = (StepRefused, *getattr(controller, "refusals", ()))
     try:
         for action, index in steps:
@@ -119,15 +128,14 @@ def _look(controller: Any) -> None:
 
 def _complaints(controller: Any, property: str) -> list[str]:
     """What the newest image shows of the property, for the properties that an image shows."""
-    bounds = {"one_owner_on_disk": (1, 1), "none_lost": (1, None)}
-    if property not in bounds:
+    if property not in OWNERS_IN_AN_IMAGE:
         if not getattr(controller, "followed", False):
             raise FeatureMissing(
                 f"{property!r} is not seen in an image; the controller must be followed by the machine, which was not "
                 "so, or not to the end"
             )
         return []
-    least, most = bounds[property]
+    least, most = OWNERS_IN_AN_IMAGE[property]
     owners, handed_out = controller.owners_on_disk(), list(controller.handed_out())
     found: list[str] = []
     for key in handed_out:
