@@ -20,7 +20,7 @@ from interleavings.follower import Coverage
 from interleavings.page import Page, PageStep, Standing, html_of
 from interleavings.refinement.vocabulary import DURABLE_LATER
 from interleavings.result import Failure
-from interleavings.scenarios import SCENARIOS
+from interleavings.scenarios import CONTROLS, SCENARIOS
 from interleavings.trace import KINDS, Step, Trace
 from spec.catalogue import all_variants
 from spec.checks import check_variant
@@ -212,27 +212,41 @@ def test_a_schedule_of_a_scenario_shows_the_machine_after_every_step(monkeypatch
     assert "generates, step 0" in broken
 
 
-def fifo_trace_of(name: str) -> Trace:
-    """The steps of a scenario in FIFO order to its first publication, with the failure that a faulty save would be."""
+@pytest.mark.parametrize("name", [*SCENARIOS, *CONTROLS])
+def test_every_scenario_is_explained_by_the_machine_that_follows_it(name: str) -> None:
+    """A control is followed by a variant of its machine, whose state has more in it."""
+    trace = fifo_trace_of(name, longest=25)
+    text = explain(trace.to_json(), "trace")
+    start = {**SCENARIOS, **CONTROLS}[name].machine is not None  # what a machine says of the time before the first step
+    assert Shape(text).count("li", "step") == len(trace.steps) + start
+
+
+def fifo_trace_of(name: str, longest: int | None = None) -> Trace:
+    """The steps of a scenario in FIFO order, with the failure that a faulty save would be.
+
+    To its first publication, or, where that is given, so many steps and not beyond its end.
+    """
     from interleavings.describe import describe_choice
     from interleavings.forbidden import Fence
     from interleavings.run import Rules
     from interleavings.setting import Setting, look, paused_collection
 
-    scenario = SCENARIOS[name]
+    scenario = {**SCENARIOS, **CONTROLS}[name]
     coverage = Coverage()
     steps: list[Step] = []
     with Fence(()) as fence, paused_collection():
-        setting = Setting(scenario.program(coverage), Rules(cancels=0, timers="idle"), fence, None, None)
+        rules = Rules(cancels=0, crashes=scenario.crashes, timers=scenario.timers)
+        setting = Setting(scenario.program(coverage), rules, fence, None, None)
         with setting.start() as run:
             _, options = look(run)
-            while coverage.stutters[DURABLE_LATER] == 0:
+            while (coverage.stutters[DURABLE_LATER] == 0) if longest is None else (options and len(steps) < longest):
                 key, target = next(iter(options.items()))
                 steps.append(describe_choice(run, key, target))
                 run.step(target)
                 _, options = look(run)
     failure = Failure("violation", "one_owner_on_disk", "a key has no owner", {"key (0, 1)": ["nobody"]})
-    return Trace({"scenario": name}, tuple(steps), failure, {"cancels": 0, "timers": "idle"})
+    budgets = {"cancels": 0, "crashes": scenario.crashes, "timers": scenario.timers}
+    return Trace({"scenario": name}, tuple(steps), failure, budgets)
 
 
 def test_a_stale_schedule_says_where_and_shows_owners_up_to_there() -> None:

@@ -264,7 +264,7 @@ def _follow(name: str, trace: Trace) -> tuple[_Followed | None, list[str]]:
         notes = [f"The schedule is stale, so owners are shown only up to step {len(seen) - 1}: {result.describe()}"]
     elif result.outcome == "completed":
         notes = ["The program does not fail on this schedule any more: the steps are there, the failure is not."]
-    model = scenario.machine.model(scenario.scope)
+    model = scenario.machine.model(scenario.scope, scenario.variants)
     return _Followed(model, seen, actions, _named_prompts(trace, runs[-1])), notes
 
 

@@ -165,15 +165,17 @@ GATE = whole_run(
 )
 # The third batch is only waited for: the run is over after its first step.
 THREE = CutScope(batches=3, batch_size=1, lookahead=0, saves=2, crashes=0)
+WAITS_IN_SLOT = ("gate_in_slot",)
 LIMIT = whole_run(
     "gate_limit",
     "1 step with a sampler that waits for its gate in its slot: the drain limit ends the wait and names the slot",
     THREE,
-    cut_model(THREE, ("gate_in_slot",)),
+    cut_model(THREE, WAITS_IN_SLOT),
     Pinned(states=1_777, schedules=6_163_588_380),
     turns=False,
     quick=False,
     run_of=GateInSlotWithLimit,
+    variants=WAITS_IN_SLOT,
     save_period=1,
     max_steps=1,
 )
@@ -181,11 +183,12 @@ IN_SLOT = whole_run(
     "gate_in_slot",
     "a sampler that waits in its slot: the save waits for the slot, the slot for the trainer, the trainer for the save",
     THREE,
-    cut_model(THREE, ("gate_in_slot",)),
+    cut_model(THREE, WAITS_IN_SLOT),
     None,
     turns=False,
     quick=False,
     run_of=GateInSlot,
+    variants=WAITS_IN_SLOT,
     save_period=1,
     max_steps=1,
 )

@@ -46,6 +46,8 @@ class Scenario:
     """Crashes anywhere."""
     with_crashes: Callable[[int], Scenario] | None = None
     """The same with another number of crashes; None where nothing says what survives one."""
+    variants: tuple[str, ...] = ()
+    """Of a control, the variants of the machine that it is followed by."""
 
     def budgets(self, cancels: int | None = None) -> str:
         """What the environment may do, in words; `cancels` in place of its own."""

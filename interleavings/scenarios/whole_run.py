@@ -287,9 +287,10 @@ def whole_run(
     cancels: int = 0,
     timers: Timers = "idle",
     horizon: float = 0.0,
+    variants: tuple[str, ...] = (),
     **config: Any,
 ) -> Scenario:
-    """A scenario of a whole run; the groups in `failing` fail at every attempt.
+    """A scenario of a whole run; the groups in `failing` fail at every attempt. `variants` are those of the `model`.
 
     Without `turns` the two callables return at once, which leaves fewer orders. `run_of` is what runs, if it is more
     than a plain run. No distance of time above `horizon` is compared with anything, which is so of every run that has
@@ -304,4 +305,6 @@ def whole_run(
         run = run_of(scope, model, coverage, failing, turns, **config)
         return Subject(run.main(), observe=run.observe, finish=run.finish, horizon=horizon, narrate=run.narrate)
 
-    return Scenario(name, sentence, machine, scope, cancels, program_of, run_of.claims, pinned, quick, timers)
+    return Scenario(
+        name, sentence, machine, scope, cancels, program_of, run_of.claims, pinned, quick, timers, variants=variants
+    )
