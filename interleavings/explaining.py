@@ -63,7 +63,7 @@ def page_of(trace: Trace, steps: Sequence[PageStep], **more: Any) -> Page:
         broken=failure.property or failure.kind,
         verb=_verb(failure),
         sentence=failure.message or str(failure),
-        concerned=[f"{name}: {'; '.join(lines)}" for name, lines in details] if few else (),
+        concerned=[f"{name}: {line}" for name, lines in details for line in lines] if few else (),
         facts=facts,
         steps=steps,
         details=() if few else details,
