@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import ExitStack
 
 import torch
 
 from .errors import UsageError
 from .seen_out import seen_out
+from .torch_cuda_device import current_streams, done_on
 
 Parts = Mapping[str, Mapping[str, torch.Tensor]]
 
@@ -23,12 +23,12 @@ async def copied_to_the_cpu(parts: Parts) -> Parts:
     Work that this thread has put on its current CUDA streams comes before the copy. A cancellation passes out only when
     the copy is over, since whoever is cancelled might go on with training.
     """
-    if sum(tensor.nbytes for tensors in parts.values() for tensor in tensors.values()) < LEAST_BYTES:
-        return _copied(parts, [])
+    tensors = [tensor for part in parts.values() for tensor in part.values()]
+    if sum(tensor.nbytes for tensor in tensors) < LEAST_BYTES:
+        return _copied(parts)
     before = _changes(parts)
-    devices = {tensor.device for tensors in parts.values() for tensor in tensors.values() if tensor.is_cuda}
-    streams = [torch.cuda.current_stream(device) for device in devices]
-    copying = asyncio.ensure_future(asyncio.to_thread(_copied, parts, streams))
+    streams = current_streams(tensors)
+    copying = asyncio.ensure_future(asyncio.to_thread(done_on, streams, lambda: _copied(parts)))
     cancellation = await seen_out(copying)
     copies = copying.result()
     if cancellation is not None:
@@ -37,10 +37,8 @@ async def copied_to_the_cpu(parts: Parts) -> Parts:
     return copies
 
 
-def _copied(parts: Parts, streams: list[torch.cuda.Stream]) -> Parts:
-    with torch.no_grad(), ExitStack() as order:
-        for stream in streams:  # a thread has its own current streams, which know nothing of those of another
-            order.enter_context(torch.cuda.stream(stream))
+def _copied(parts: Parts) -> Parts:
+    with torch.no_grad():
         # `to("cpu")` alone copies nothing that is there already.
         return {
             part: {path: tensor.detach().to("cpu", copy=True) for path, tensor in tensors.items()}

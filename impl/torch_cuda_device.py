@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from typing import Any, TypeVar
 
 import torch
 
@@ -17,6 +18,23 @@ from .device import Event, Where
 from .errors import UsageError
 
 _log = logging.getLogger("cleancut.plane")
+
+
+T = TypeVar("T")
+
+
+def current_streams(tensors: Iterable[torch.Tensor]) -> list[torch.cuda.Stream]:
+    """The current stream, on this thread, of each device that some of the tensors lie on."""
+    devices = {tensor.device for tensor in tensors if tensor.is_cuda}
+    return [torch.cuda.current_stream(device) for device in devices]
+
+
+def done_on(streams: Iterable[torch.cuda.Stream], work: Callable[[], T]) -> T:
+    """Do something with these as the current streams: another thread has its own, which know nothing of them."""
+    with ExitStack() as current:
+        for stream in streams:
+            current.enter_context(torch.cuda.stream(stream))
+        return work()
 
 
 class CudaDevice:
