@@ -21,7 +21,7 @@ from impl.barrier import CheckpointBarrier
 from impl.errors import UsageError
 from impl.plane import RowsWriter
 from impl.tensor_plane import TensorPlane
-from impl.torch_cuda_device import CudaDevice
+from impl.torch_cuda_device import CudaDevice, current_streams, done_on
 
 Call = tuple[Any, ...]
 
@@ -247,3 +247,26 @@ def test_no_stream_context_spans_an_await() -> None:
     tree = ast.parse(opening[0].read_text(encoding="utf-8"))
     waiting = (ast.Await, ast.AsyncFunctionDef, ast.AsyncWith, ast.AsyncFor, ast.Yield, ast.YieldFrom)
     assert not [node for node in ast.walk(tree) if isinstance(node, waiting)]
+
+
+def test_work_is_done_with_the_streams_of_whoever_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread of its own would copy on its own stream, before the kernels that are still under way on the other."""
+    seen: list[object] = []
+
+    @contextmanager
+    def entered(stream: object) -> Iterator[None]:
+        seen.append(("enter", stream))
+        yield
+        seen.append(("leave", stream))
+
+    monkeypatch.setattr(torch.cuda, "stream", entered)
+    streams: list[Any] = ["of device 0", "of device 1"]
+    done_on(streams, lambda: seen.append("work"))
+    assert seen == [
+        ("enter", "of device 0"),
+        ("enter", "of device 1"),
+        "work",
+        ("leave", "of device 1"),
+        ("leave", "of device 0"),
+    ]
+    assert current_streams([torch.zeros(2)]) == [], "what lies in host memory has no stream"
