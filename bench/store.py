@@ -127,22 +127,25 @@ async def durable(effort: Effort, place: Path) -> list[Row]:
     await run.checkpointer.close()
     size = f"{effort.size / GIB:g} GiB"
 
-    def ratio(name: str) -> float:
-        return statistics.median(peer / our for peer, our in zip(theirs[name], ours, strict=True))
+    def ratio(slow: str, fast: list[float]) -> float:
+        return statistics.median(one / other for one, other in zip(theirs[slow], fast, strict=True))
 
     wanted = dict(zip(tuple(peers)[:3], (1.5, 1.2, 0.7), strict=True))
-    plain, least, digested = (theirs[name] for name in ("torch.save + fsync", *tuple(peers)[3:]))
+    plain, least, digested = "torch.save + fsync", *tuple(peers)[3:]
     return [
         only_shown(f"save to durable, {size}, digests included (s)", statistics.median(ours)),
         *(only_shown(f"{name}, {size} (s)", statistics.median(seconds)) for name, seconds in theirs.items()),
-        *(at_least(f"save to durable against {name} (x faster)", ratio(name), bound) for name, bound in wanted.items()),
+        *(
+            at_least(f"save to durable against {name} (x faster)", ratio(name, ours), bound)
+            for name, bound in wanted.items()
+        ),
         only_shown(
             "what the disk takes at the least, against torch.save + fsync (x faster)",
-            statistics.median(slow / fast for slow, fast in zip(plain, least, strict=True)),
+            ratio(plain, theirs[least]),
         ),
         only_shown(
             "what disk and digests take at the least, against torch.save + fsync (x faster)",
-            statistics.median(slow / fast for slow, fast in zip(plain, digested, strict=True)),
+            ratio(plain, theirs[digested]),
         ),
     ]
 

@@ -137,18 +137,9 @@ def _order(walk: Walk, member: Any) -> tuple[str, str]:
 def _function(walk: Walk, value: types.FunctionType) -> None:
     """A function is its code, which is constant, and what it holds: cells and default values."""
     named, given, closed = value.__kwdefaults__, value.__defaults__, value.__closure__
-    held = [part for part in (named, given, closed) if part is not None]
-    walk.out.append(
-        (
-            "function",
-            str(value.__module__),
-            code_record(value.__code__)[1],
-            named is None,
-            given is None,
-            closed is None,
-        )
-    )
-    walk.stack.extend(held)
+    which = (named is None, given is None, closed is None)
+    walk.out.append(("function", str(value.__module__), code_record(value.__code__)[1], *which))
+    walk.stack.extend([part for part in (named, given, closed) if part is not None])
 
 
 def _cell(walk: Walk, value: types.CellType) -> None:
