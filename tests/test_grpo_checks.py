@@ -133,7 +133,9 @@ def test_a_run_that_went_right_passes_them_all() -> None:
 )
 def test_only_an_accepted_trace_is_a_pass(status: int, said: str, verdict: str) -> None:
     """A command that concluded nothing counts as not run, and anything else that is not 0 as a failure."""
-    assert judged_trace(subprocess.CompletedProcess([], status, said, "")).verdict == verdict
+    check = judged_trace(subprocess.CompletedProcess([], status, f"trace.jsonl, line 7: why\n{said}", ""))
+    assert check.verdict == verdict
+    assert ("line 7: why" in check.found) is (verdict == "fails"), "a refusal is told whole"
 
 
 @pytest.mark.parametrize(

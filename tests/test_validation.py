@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from memory_runs import SAMPLERS
@@ -96,6 +97,37 @@ def test_a_run_killed_anywhere_and_resumed_is_accepted(tmp_path: Path, sampler: 
     result = validate([tmp_path / "trace.jsonl"])
     assert result.verdict == "holds", said(result)
     assert (result.segments, result.cut_short) == (KILLS + 1, KILLS)
+
+
+def killed_after(directory: Path, first: Lines, second: Lines, line: int) -> Path:
+    """A run of two processes, of whose first the kill left only the lines up to one."""
+    return write(directory / "killed.jsonl", first[: line + 1] + second)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_a_kill_may_take_the_events_of_several_saves(tmp_path: Path, sampler: str) -> None:
+    """The tracer writes some times a second, and rollout snapshots come quicker: the last window that is seen is then
+    not that of the checkpoint which the run goes on from, though its version may be the same."""
+    settings: dict[str, Any] = {"prompts": 14, "batch_size": 2, "max_in_flight": 8, "save_period": 1, "capacity": 8}
+    run = TracedRun(tmp_path / "first.jsonl", chance=6, sampler=SAMPLERS[sampler](1), **settings)
+    run.run_to_the_end()
+    first = lines_of(tmp_path / "first.jsonl")
+    places = [[i for i, x in enumerate(first) if x.get("action") == action] for action in ("close_cut", "publish")]
+    names = [first[i]["fields"]["name"] for i in places[1]]
+    assert len({name.partition("-")[0] for name in names}) < len(names), "or no two are of one version"
+    for image, (name, published) in enumerate(zip(names, places[1], strict=True)):
+        path = tmp_path / f"{image}.jsonl"
+        TracedRun(path, run.images[image].disk, sampler=SAMPLERS[sampler](1), **settings).run_to_the_end()
+        second = lines_of(path)
+        assert second[nth(second, "restore")]["fields"]["name"] == name
+        window = max(i for i in places[0] if i < published)
+        # What the kill may have left: up to each window and publication, and up to the line before.
+        ends = {i - before for of_one in places for i in of_one if i <= published for before in (0, 1)}
+        for end in sorted(ends):
+            result = validate([killed_after(tmp_path, first, second, end)])
+            assert result.verdict == "holds", (name, end, said(result))
+            if end >= window:
+                assert result.restores_compared == 1, (name, end)
 
 
 def test_segments_in_several_files_are_one_run(tmp_path: Path) -> None:

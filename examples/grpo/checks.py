@@ -154,7 +154,8 @@ def judged_trace(done: subprocess.CompletedProcess[str]) -> Check:
     said = _last_line(done)
     if done.returncode == _OPEN:
         return Check(claim, "not run", said)
-    return _check(claim, done.returncode == 0, said)
+    # Of a refusal everything: which line it is about and why is what whoever looks for the cause needs.
+    return _check(claim, done.returncode == 0, said if done.returncode == 0 else (done.stdout + done.stderr).strip())
 
 
 def _python(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:

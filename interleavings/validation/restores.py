@@ -28,11 +28,11 @@ def restore(protocol: Protocol, images: Images, event: Event) -> bool:
     Raises `Refused` if the checkpoint held something else, or if no run can be in such a state.
     """
     fields = event.fields
+    said = _view_of_event(fields, by_weight(protocol.state))
     image = images.published.get(fields["name"])
-    if image is None and images.unsaid is not None and images.unsaid.state.image_version == fields["version"]:
+    if image is None and images.unsaid is not None and _may_be(images.unsaid, fields, said):
         # The process ended between the rename and the event that says it.
         image = images.unsaid
-    said = _view_of_event(fields, by_weight(protocol.state))
     if image is not None:
         _compare(said, image, fields["name"])
         images.publish(fields["name"], image)
@@ -50,14 +50,29 @@ def by_weight(state: OpenState) -> bool:
 # -- comparison with the image
 
 
+def _may_be(unsaid: Image, fields: Mapping[str, Any], said: View) -> bool:
+    """Whether the window that was seen last is that of the checkpoint, whose publication nobody saw.
+
+    A kill takes what the tracer had not written yet, and that may be the events of whole saves: of a checkpoint with a
+    later sequence another window may have been read, of the same version. It is the one that was seen if it is like it.
+    """
+    if unsaid.state.image_version != fields["version"]:
+        return False
+    return unsaid.earliest == fields["sequence"] or said in _views_of_image(unsaid)
+
+
 def _compare(said: View, image: Image, name: str) -> None:
-    saved = [_view_of_image(image, action) for action in _FROM_IMAGE]
+    saved = _views_of_image(image)
     if said in saved:
         return
     nearest = min(saved, key=lambda view: sum(view[aspect] != said[aspect] for aspect in view))
     different = [aspect for aspect in nearest if nearest[aspect] != said[aspect]]
     what = "; ".join(f"{a}: saved {_short(nearest[a])}, restored {_short(said[a])}" for a in different)
     raise Refused(f"{name} held something else than the run goes on with: {what}", ["restore, of what was saved"])
+
+
+def _views_of_image(image: Image) -> list[View]:
+    return [_view_of_image(image, action) for action in _FROM_IMAGE]
 
 
 def _view_of_image(image: Image, action: str) -> View:

@@ -30,6 +30,8 @@ class Image:
     state: OpenState
     keys: tuple[Key, ...]
     groups: tuple[int | None, ...]
+    earliest: int
+    """The lowest sequence that its checkpoint can have, and has if no number was skipped."""
 
 
 @dataclass
@@ -55,6 +57,9 @@ class Saves:
         self._images = images
         self._recovery = recovery
         self._written: Image | None = None
+        # Each window that was read takes the next sequence, whatever becomes of it. At the beginning of a process more
+        # may be gone: what a killed writer left counts too.
+        self._next_sequence = 1
         # Why the window before ended without an image, for a publication that has none.
         self._left_open = ""
 
@@ -62,6 +67,10 @@ class Saves:
         """Take the step that the event stands for. Raises `Refused`."""
         if self._recovery:
             getattr(self, f"_{'read' if event.action in READS else event.action}")(event)
+
+    def went_on_from(self, sequence: int) -> None:
+        """This process restored the checkpoint of that sequence."""
+        self._next_sequence = sequence + 1
 
     def _ask(self) -> None:
         """Ask for the cut that is open: a full save between two train steps, a rollout snapshot while one is open."""
@@ -91,7 +100,10 @@ class Saves:
         if s.window == CAPTURED:
             protocol.take("close_window")
             prompts = protocol.prompts
-            self._written = self._images.unsaid = Image(s.copy(), tuple(prompts.keys), tuple(prompts.groups))
+            self._written = self._images.unsaid = Image(
+                s.copy(), tuple(prompts.keys), tuple(prompts.groups), self._next_sequence
+            )
+            self._next_sequence += 1
         elif s.window not in (OUTSIDE_WINDOW, WRITING):
             # A save that fails inside its window publishes nothing and changes nothing.
             self._left_open = f"the last window ended with {protocol.counters().rpartition(', ')[2]}"
@@ -119,6 +131,7 @@ class Saves:
             )
         protocol.take("publish")
         self._images.publish(event.fields["name"], self._written)
+        self._next_sequence = event.fields["sequence"] + 1
         self._written = self._images.unsaid = None
         self._left_open = ""
 

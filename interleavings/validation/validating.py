@@ -191,6 +191,7 @@ class _Segment:
     def _restore(self, event: Event) -> None:
         assert self.protocol is not None
         self._result.restores += 1
+        self._saves.went_on_from(event.fields["sequence"])
         if not self._recovery:
             self.protocol.state.__dict__.update(version=event.fields["version"])
             if event.fields["cursor"] is not None:
