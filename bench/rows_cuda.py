@@ -49,6 +49,7 @@ from parts.device_run import FIELDS, DeviceRun, DiscardingFiles, whole_checkpoin
 from parts.figures import Row, at_least, at_most, missed, only_shown, options_of, reported, truth  # noqa: E402
 
 from impl.plane import RowsWriter  # noqa: E402
+from impl.tensor_plane import STAGING_BYTES  # noqa: E402
 
 SECONDS = 240
 GROUPS = 256
@@ -136,15 +137,16 @@ async def measure(lab: DeviceLab, size: int, saves: int, rounds: int, directory:
         await run.checkpointer.save()
     windows = [save.window_seconds for save in run.checkpointer.statistics().saves]
     staged, plain = [], []
-    memory = lab.pinned(each)
+    # As much pinned memory as a save has, and filled in turn: a single place would stay in the host's caches.
+    memory = lab.pinned(STAGING_BYTES // each * each).view(-1, each)
     groups = tuple(run.plane.groups())
     for _ in range(rounds):
         async with run.barrier.checkpoint() as cut:
             capture = run.plane.capture(cut, groups)
         tensors = [tensor for record in capture.records.values() for tensor in record.tensors.values()]
         began = perf_counter()
-        for tensor in tensors:
-            memory.copy_(tensor, non_blocking=True)
+        for number, tensor in enumerate(tensors):
+            memory[number % len(memory)].copy_(tensor, non_blocking=True)
         lab.finish_all()
         copied = perf_counter()
         run.plane.persist(capture, NoWriter())
