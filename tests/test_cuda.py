@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -145,6 +146,65 @@ def test_what_came_too_late_is_asked_of_the_device_in_every_program_that_needs_i
     ]
     refused = [row for row in script.shown(script.controls(Hasty, None, tmp_path)) if "nothing shown" in row.figure]
     assert len(refused) == 4
+
+
+def late_lab(script: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Host memory on which nothing is done before somebody waits for it, or comes with the stream it is done on."""
+
+    class Late(script.HostLab):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.given: list[Callable[[], object]] = []
+            self.pieces: set[int] = set()
+            self.accelerator.record = lambda where: self
+            self.accelerator.feeds = lambda tensor: 0 if tensor.data_ptr() in self.pieces else None
+
+        def fill(self, tensor: torch.Tensor, value: int) -> None:
+            tensor.reshape(-1)[:0].zero_()  # counted at once
+            self.given.append(lambda: tensor.data.fill_(value))
+
+        def bring(self, memory: torch.Tensor, tensor: torch.Tensor) -> None:
+            self.given.append(lambda: memory.data.copy_(tensor))
+
+        def pinned(self, nbytes: int) -> torch.Tensor:
+            memory: torch.Tensor = super().pinned(nbytes)
+            self.pieces.add(memory.data_ptr())
+            return memory
+
+        def synchronize(self) -> None:
+            while self.given:
+                self.given.pop(0)()
+
+        finish_all = synchronize
+
+    lab = Late()
+
+    def done_on(streams: list[Any], work: Callable[[], Any]) -> Any:
+        streams[0].synchronize()
+        return work()
+
+    monkeypatch.setattr("impl.torch_copying.current_streams", lambda tensors: [lab])
+    monkeypatch.setattr("impl.torch_copying.done_on", done_on)
+    return lab
+
+
+@pytest.mark.parametrize(
+    "control",
+    [
+        "pinned rows not waited for",
+        "streams not handed to the thread, 2 MiB",
+        "streams not handed to the thread, 64 bytes",
+    ],
+)
+async def test_controls_that_need_a_real_device_come_out_wrong_where_work_is_late(
+    script: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, control: str
+) -> None:
+    """And right with the rule: they are written so that a GPU can show it."""
+    program, without = script.device_only.CONTROLS[control]
+    lab = late_lab(script, monkeypatch)
+    assert await program(lab, tmp_path)
+    with without(lab):
+        assert not await program(lab, tmp_path)
 
 
 class Clock:

@@ -152,6 +152,9 @@ class CudaLab:
         """Pinned memory full of zeros."""
         return torch.zeros(nbytes, dtype=torch.uint8, pin_memory=True)
 
+    def bring(self, memory: torch.Tensor, tensor: torch.Tensor) -> None:
+        memory.copy_(tensor, non_blocking=True)
+
 
 class SimulatedLab:
     """A simulated device that is as late as it can be."""
@@ -261,3 +264,6 @@ class HostLab:
     def pinned(self, nbytes: int) -> torch.Tensor:
         """Ordinary memory full of zeros."""
         return torch.zeros(nbytes, dtype=torch.uint8)
+
+    def bring(self, memory: torch.Tensor, tensor: torch.Tensor) -> None:
+        memory.copy_(tensor)

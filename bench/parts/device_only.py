@@ -32,6 +32,9 @@ class DeviceLab(Lab, Protocol):
     def pinned(self, nbytes: int) -> torch.Tensor:
         """Pinned memory full of zeros."""
 
+    def bring(self, memory: torch.Tensor, tensor: torch.Tensor) -> None:
+        """A copy into pinned memory on the current stream; waits for nothing."""
+
 
 # -------------------------------------------------------------------------------------------------------- programs
 
@@ -42,7 +45,7 @@ async def pinned_rows(lab: DeviceLab, directory: Path) -> bool:
     source, row = lab.row(), lab.pinned(lab.row_bytes)
     lab.slow()
     lab.fill(source, value)
-    row.copy_(source, non_blocking=True)
+    lab.bring(row, source)
     await saving.commit(1, {"x": row})
     saving.expected["1/x"] = torch.full((lab.row_bytes,), value, dtype=torch.uint8)
     capture = await saving.capture(1)
@@ -84,7 +87,7 @@ def trainer_behind_its_kernels(elements: int) -> Callable[[DeviceLab, Path], Any
         with lab.side(), torch.no_grad():
             model = torch.nn.Linear(elements, 1, bias=False, device=lab.device)
             lab.slow()
-            model.weight.fill_(value)
+            lab.fill(model.weight, value)
             lab.still_busy("the copy was asked for")
             staged = await TorchTrainerState(model, random_state=False).stage()
         copy = staged.tensors["model"]["weight"]
