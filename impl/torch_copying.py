@@ -13,7 +13,7 @@ from .torch_cuda_device import current_streams, done_on
 
 Parts = Mapping[str, Mapping[str, torch.Tensor]]
 
-#: Less than this is copied at once: it takes no longer than to hand it to a thread and back.
+#: Less than this in host memory is copied at once: it takes no longer than to hand it to a thread and back.
 LEAST_BYTES = 1 << 20
 
 
@@ -24,10 +24,11 @@ async def copied_to_the_cpu(parts: Parts) -> Parts:
     the copy is over, since whoever is cancelled might go on with training.
     """
     tensors = [tensor for part in parts.values() for tensor in part.values()]
-    if sum(tensor.nbytes for tensor in tensors) < LEAST_BYTES:
+    streams = current_streams(tensors)
+    # However little it is, a copy from a device takes as long as all the work that stands before it.
+    if not streams and sum(tensor.nbytes for tensor in tensors) < LEAST_BYTES:
         return _copied(parts)
     before = _changes(parts)
-    streams = current_streams(tensors)
     copying = asyncio.ensure_future(asyncio.to_thread(done_on, streams, lambda: _copied(parts)))
     cancellation = await seen_out(copying)
     copies = copying.result()

@@ -16,6 +16,7 @@ import torch
 
 from .device import Event, Where
 from .errors import UsageError
+from .store.tensor_format import as_bits
 
 _log = logging.getLogger("cleancut.plane")
 
@@ -59,7 +60,8 @@ class CudaDevice:
                 "stream which writes the rows, or leave it out when that is the committing thread's current stream."
             )
         # Waiting for an event that was never recorded returns at once: the rows would be taken for finished.
-        if isinstance(ready, torch.cuda.Event) and not ready.cuda_event:
+        mark = ready.cuda_event if isinstance(ready, torch.cuda.Event) else ready.event_id
+        if not mark:
             raise UsageError(
                 "ready is an event that was never recorded, so nothing could be waited for. Call event.record(stream) "
                 "behind the work that writes the rows."
@@ -80,19 +82,25 @@ class CudaDevice:
     def clone(self, where: Where, tensor: torch.Tensor, after: Iterable[Any]) -> torch.Tensor:
         self.hand_over(where, after, (tensor,))
         with torch.cuda.device(where):
-            return tensor.clone()
+            return as_bits(tensor).clone().view(tensor.dtype)
 
     def copy(self, where: Where, pairs: Iterable[tuple[torch.Tensor, torch.Tensor]], after: Iterable[Any]) -> Event:
         stream = self._copy_stream(where)
-        with torch.no_grad(), torch.cuda.stream(stream):
-            for event in after:
-                stream.wait_event(event)
-            for source, memory in pairs:
-                # What is made here on the way belongs to the copy stream, so freeing it needs no care.
-                memory.copy_(_row_major_bytes(source), non_blocking=True)
-            return _recorded_on(stream)
+        try:
+            with torch.no_grad(), torch.cuda.stream(stream):
+                for event in after:
+                    stream.wait_event(event)
+                for source, memory in pairs:
+                    # What is made here on the way belongs to the copy stream, so freeing it needs no care.
+                    memory.copy_(_row_major_bytes(source), non_blocking=True)
+                return _recorded_on(stream)
+        except BaseException:
+            # As where the device has no room to make a row dense: the copies before it still write their memory.
+            _recorded_on(stream).synchronize()
+            raise
 
     def host_buffer(self, nbytes: int) -> torch.Tensor:
+        # When it is let go torch keeps it pinned, for whoever asks for as much again.
         try:
             return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
         except RuntimeError as error:
@@ -120,5 +128,4 @@ def _row_major_bytes(source: torch.Tensor) -> torch.Tensor:
     Bits of conjugation and negation are resolved here: a copy that has to resolve them does so on the host, where it
     does not wait for the copy itself.
     """
-    dense = source.detach().resolve_conj().resolve_neg().contiguous()
-    return dense.reshape(-1).view(torch.uint8)
+    return as_bits(source).contiguous().reshape(-1).view(torch.uint8)

@@ -28,7 +28,10 @@ def is_tracked(tensor: torch.Tensor) -> bool:
     handed to numpy before; and memory shared between processes is written by others. What is handed out later, or to
     dlpack, cannot be told.
     """
-    return not tensor.is_inference() and tensor.untyped_storage().resizable() and not tensor.is_shared()  # type: ignore[no-untyped-call]
+    if tensor.is_inference() or not tensor.untyped_storage().resizable():
+        return False
+    # Of memory on a CUDA device torch always says that it is shared. What came from another process cannot be resized.
+    return tensor.is_cuda or not tensor.is_shared()  # type: ignore[no-untyped-call]
 
 
 def digest_of(tensor: torch.Tensor) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+import weakref
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,8 @@ from compiled_agreement import expect_same, reported
 
 from spec import engines, reference_engine
 from spec.arrays import engine
-from spec.arrays.expansion import Plan
-from spec.arrays.known import FREE, Known, device_named
+from spec.arrays.expansion import Expander, Expansion, Plan, TooMany
+from spec.arrays.known import FREE, Known, device_named, free_memory
 from spec.catalogue import MACHINES, UnknownName, all_variants, scopes_named, variant_named
 from spec.checks import check_machine
 from spec.command_line import main
@@ -116,6 +118,46 @@ def test_the_table_grows_and_runs_that_branch_widely_are_halved(monkeypatch):
     assert (found.states, found.transitions, found.depth) == (10**3, 3 * 9 * 10**2, 27)
 
 
+def test_a_run_that_is_halved_keeps_nothing_of_the_whole(monkeypatch):
+    """Its tensors are the largest there are; the traceback of what is being handled would hold them all the while."""
+    handled = []
+    states = []
+
+    def whole(self, first, last, depth):
+        handled.append(sys.exc_info()[0])
+        if last - first > 1:
+            raise TooMany
+        states.append(first)
+        return Expansion(1)
+
+    monkeypatch.setattr(Expander, "whole", whole)
+    machine, (scope, _) = MACHINES["store"], SMALL["store"]["two_writers"]
+    search = engine._Search(machine, scope, (), None, 1 << 20, CPU, 8)
+    assert len(search.expander.expand(0, 4, 0)) == 4
+    assert states == [0, 1, 2, 3]
+    assert handled == [None] * 7
+
+
+@pytest.mark.parametrize(("variant", "limit"), [(None, None), ("cursor_ahead", None), (None, 400_000)])
+def test_a_search_that_is_over_keeps_no_memory(monkeypatch, variant, limit):
+    """Of a device it is most of what there is, and the next search asks for it before anybody looks for garbage."""
+    kept = []
+
+    class Seen(Known):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            kept.append(weakref.ref(self))
+
+    monkeypatch.setattr(engine, "Known", Seen)
+    machine, (scope, _) = MACHINES["cut"], SMALL["cut"]["failures"]
+    gc.disable()
+    try:
+        engine.search(machine, scope, (variant,) if variant else (), memory_limit=limit)
+        assert kept[0]() is None
+    finally:
+        gc.enable()
+
+
 def test_a_fault_of_the_text_is_reported():
     """As by the reference engine: which action left which range."""
     machine = counters(limit=16)
@@ -162,6 +204,35 @@ def test_at_the_limit_of_memory_the_search_is_bounded():
     limited = engine.search(machine, scope, max_states=1000, run=64)
     assert limited.verdict == "bounded"
     assert 1000 < limited.states < 2000
+
+
+@pytest.mark.parametrize("words", [1, 3, 5])
+@pytest.mark.parametrize("limit", [400_000, 1 << 20, 50_000_000])
+def test_no_more_is_reserved_than_can_be_used(words, limit):
+    """A device gives what is reserved at once, so states and table together have to keep to the limit."""
+    known = Known(words, limit, CPU)
+    assert known.has_room(known.capacity)
+    assert known.capacity * known.row_bytes + 4 * known.slots_for(known.capacity) <= limit
+    known.capacity += 1
+    assert not known.has_room(known.capacity), "one more would not have fitted"
+
+
+def test_memory_that_torch_keeps_of_an_earlier_search_is_free(monkeypatch):
+    """The driver calls it used; a second search in a process would be given a fraction of what the first one had."""
+    figures = {"mem_get_info": (50, 140), "memory_reserved": 85, "memory_allocated": 5}
+    for name, figure in figures.items():
+        monkeypatch.setattr(torch.cuda, name, lambda device, figure=figure: figure)
+    assert free_memory(torch.device("cuda")) == 50 + 80
+
+
+@pytest.mark.parametrize("instances", [1, 1 << 12])
+def test_a_run_keeps_to_what_older_torch_can_search_at_once(monkeypatch, instances):
+    """`nonzero` on a device refused tensors of 2 ** 31 elements and more until torch 2.6."""
+    monkeypatch.setattr("spec.arrays.engine.free_memory", lambda device: 1 << 40)
+    machine, (scope, _) = MACHINES["store"], SMALL["store"]["two_writers"]
+    search = engine._Search(machine, scope, (), None, 1 << 20, CPU, 1)
+    search.form = replace(search.form, instances=search.form.instances[:1] * instances)
+    assert search.suiting(torch.device("cuda")) * instances < 1 << 31
 
 
 def test_any_number_of_threads_gives_the_same():

@@ -21,6 +21,16 @@ def test_a_script_says_what_it_measures_and_takes_the_options_of_all(script: str
     assert "--quick" in done.stdout
 
 
+def test_no_script_is_taken_for_a_package_that_torch_looks_for() -> None:
+    """The folder of a script comes first on the path: torch asks for `cuda.bindings`, and a `cuda.py` would be run."""
+    program = (
+        f"import sys; sys.path.insert(0, {str(ROOT / 'bench')!r}); import torch, torch.cuda\n"
+        f"print([name for name, module in sys.modules.items() if {str(ROOT / 'bench')!r} in str(module)])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("script", ["recovery.py", "tracing.py"])
 def test_a_script_that_takes_a_second_runs(script: str, tmp_path: Path) -> None:

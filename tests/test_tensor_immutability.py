@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from run_situations import Run, mixed
 from impl.barrier import CheckpointBarrier
 from impl.errors import CommittedTensorModified
 from impl.tensor_plane import TensorPlane
+from impl.torch_immutability import is_tracked
 
 
 def ordinary(directory: Path) -> torch.Tensor:
@@ -130,6 +132,21 @@ async def test_a_row_that_numpy_had_before_its_commit_is_counted() -> None:
     torch.from_dlpack(other)  # type: ignore[attr-defined]
     await commit(plane, barrier, 1, {"x": row, "y": other})
     assert plane.statistics()["unchecked"] == 1
+
+
+@pytest.mark.parametrize(("resizable", "tracked"), [(True, True), (False, False)])
+def test_a_row_on_a_device_is_tracked_unless_its_memory_is_not_torchs(resizable: bool, tracked: bool) -> None:
+    """Torch says of all CUDA memory that it is shared; every row on a device would be counted as unchecked."""
+    assert "always ``True`` for CUDA tensors" in str(torch.Tensor.is_shared.__doc__)
+
+    class OnDevice:
+        is_cuda = True
+        is_inference = staticmethod(lambda: False)
+        is_shared = staticmethod(lambda: True)
+        untyped_storage = staticmethod(lambda: SimpleNamespace(resizable=lambda: resizable))
+
+    row: Any = OnDevice()
+    assert is_tracked(row) is tracked
 
 
 async def test_saving_a_row_does_not_make_it_one_of_the_unchecked(tmp_path: Path) -> None:

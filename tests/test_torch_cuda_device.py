@@ -1,7 +1,7 @@
 """What is asked of CUDA, and in which order, told by a driver that only writes it down.
 
 It runs where there is no GPU: each call is held against the signature that the installed torch has. What a real GPU
-makes of it is in `bench/cuda.py`.
+makes of it is in `bench/rows_cuda.py`.
 """
 
 from __future__ import annotations
@@ -67,8 +67,10 @@ class Driver:
         def stream(chosen: Any) -> Iterator[None]:
             bound(real["stream"], chosen)
             driver.inside.append(chosen)
-            yield
-            driver.inside.pop()
+            try:
+                yield
+            finally:
+                driver.inside.pop()
 
         @contextmanager
         def device(where: Any) -> Iterator[None]:
@@ -136,8 +138,20 @@ def test_a_copy_waits_for_the_events_then_copies_then_is_marked(driver: Driver) 
         torch.tensor([True, False]),
         torch.arange(4).to(torch.float8_e4m3fn),
         torch.arange(24.0).reshape(1, 2, 3, 4).to(memory_format=torch.channels_last),
+        torch.arange(8).view(torch.uint64)[::2],
     ],
-    ids=["transposed", "strided", "expanded", "conjugated", "negated", "scalar", "bool", "float8", "channels last"],
+    ids=[
+        "transposed",
+        "strided",
+        "expanded",
+        "conjugated",
+        "negated",
+        "scalar",
+        "bool",
+        "float8",
+        "channels last",
+        "unsigned",
+    ],
 )
 def test_what_is_copied_is_dense_and_resolved_before_the_copy(driver: Driver, tensor: torch.Tensor) -> None:
     """torch resolves a bit of conjugation on the host, without waiting for the copy that is still under way."""
@@ -145,6 +159,28 @@ def test_what_is_copied_is_dense_and_resolved_before_the_copy(driver: Driver, te
     CudaDevice().copy(0, [(tensor, memory)], [])
     copied = memory.view(tensor.dtype).reshape(tensor.shape)
     assert copied.tolist() == tensor.resolve_conj().resolve_neg().tolist()
+
+
+def test_a_copy_that_fails_in_the_middle_waits_for_what_it_has_begun(driver: Driver) -> None:
+    """Nobody has an event behind it, and its memory goes to the next file, which another device may be copied to."""
+    events = [driver.event()]
+    pairs = [(torch.ones(2), torch.zeros(8, dtype=torch.uint8)), (torch.ones(2), torch.zeros(3, dtype=torch.uint8))]
+    with pytest.raises(RuntimeError):
+        CudaDevice().copy(3, pairs, events)
+    assert driver.calls == [("wait", "copies", 3, events[0]), ("record", "copies", 3), ("synchronize",)]
+    assert pairs[0][1].any(), "it was begun"
+
+
+def test_elements_of_less_than_a_byte_are_copied_and_cloned(driver: Driver) -> None:
+    """Torch has no copy of their type, on any device; of integers as wide it has."""
+    whole = torch.arange(12, dtype=torch.uint8)
+    row = whole.view(torch.uint4)[::2]  # type: ignore[attr-defined]
+    memory = torch.zeros(6, dtype=torch.uint8)
+    CudaDevice().copy(0, [(row, memory)], [])
+    assert memory.tolist() == whole[::2].tolist()
+    cloned = CudaDevice().clone(0, row, [])
+    assert (cloned.dtype, cloned.view(torch.uint8).tolist()) == (row.dtype, whole[::2].tolist())
+    assert driver.calls[-1] == ("used by", "current")
 
 
 def test_an_inference_tensor_is_copied_too(driver: Driver) -> None:
@@ -215,6 +251,12 @@ def test_an_event_that_was_never_recorded_is_refused(driver: Driver) -> None:
         CudaDevice().check_ready(event)
     event.record(torch.cuda.current_stream(0))
     CudaDevice().check_ready(event)
+
+
+def test_a_general_event_that_was_never_recorded_is_refused() -> None:
+    """Torch has events of any accelerator beside those of CUDA."""
+    with pytest.raises(UsageError, match="never recorded"):
+        CudaDevice().check_ready(torch.Event("cpu"))
 
 
 def test_pinned_memory_that_cannot_be_had_is_replaced_by_ordinary_memory(

@@ -56,6 +56,25 @@ async def test_the_event_loop_goes_on_while_a_large_trainer_is_copied(
     assert torch.equal(resumed.state_dict()["weight"], model.state_dict()["weight"])
 
 
+async def test_little_that_lies_on_a_device_is_copied_on_a_thread_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy waits for all the kernels before it, however few bytes it has, and the event loop must not."""
+    may_copy = held(monkeypatch)
+    handed: list[Any] = []
+
+    def done_on(streams: Any, work: Any) -> Any:
+        handed.append(streams)
+        return work()
+
+    monkeypatch.setattr(torch_copying, "current_streams", lambda tensors: ["stream"])
+    monkeypatch.setattr(torch_copying, "done_on", done_on)
+    copying = asyncio.create_task(torch_copying.copied_to_the_cpu({"model": {"weight": torch.ones(2)}}))
+    await turns(50)
+    assert not copying.done()
+    may_copy.set()
+    assert (await copying)["model"]["weight"].tolist() == [1, 1]
+    assert handed == [["stream"]]
+
+
 async def test_training_that_goes_on_under_the_copy_fails_the_save(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

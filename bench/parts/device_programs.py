@@ -1,7 +1,8 @@
 """Programs that save rows while a device is at work, and the same with one rule of the staging taken away.
 
 Each returns whether what was saved is what the rows held at their commit. Values differ from program to program, so
-that memory which an earlier one has left behind is never taken for a right answer.
+that memory which an earlier one has left behind is never taken for a right answer. NothingShown says that a slow kernel
+was over too early for the program to show anything.
 """
 
 from __future__ import annotations
@@ -18,13 +19,19 @@ import torch
 from impl import CheckpointBarrier
 from impl.errors import CommittedTensorModified
 from impl.plane import RowsWriter
+from impl.store.tensor_format import as_bits
 from impl.tensor_plane import TensorPlane
+from impl.torch_readiness import cloned
 from impl.torch_staging import _Begun
 
 from .device_lab import Lab
 
 #: Never what memory holds before it is written (0xAA), what a simulated device poisons with (0xDD), nor zero.
 VALUES = itertools.cycle([value for value in range(1, 256) if value not in (0xAA, 0xDD)])
+
+
+#: New tensors that are made where memory may have been freed.
+OTHERS = 8
 
 
 class HostFiles(RowsWriter):
@@ -37,7 +44,7 @@ class HostFiles(RowsWriter):
     def write_tensors(self, name: str, tensors: Mapping[str, Any]) -> None:
         if self._patient:
             self._lab.finish_all()
-        self.tensors.update((key, tensor.clone()) for key, tensor in tensors.items())
+        self.tensors.update((key, cloned(tensor)) for key, tensor in tensors.items())
 
     def write_json(self, name: str, document: Any) -> None:
         """The index is not looked at."""
@@ -77,12 +84,17 @@ class Saving:
         async with self.barrier.checkpoint() as cut:
             return self.plane.capture(cut, groups)
 
-    def churn(self) -> list[torch.Tensor]:
-        """New tensors of the same size, which the allocator gives whatever was freed last; filled at once."""
+    def churn(self, freed: int | None = None) -> list[torch.Tensor]:
+        """New tensors of the same size, which the allocator gives whatever was freed last; filled at once.
+
+        `freed` is the address of a row that nobody refers to any more: whether it was given away is noted.
+        """
         gc.collect()
-        value, others = next(VALUES), [self.lab.row() for _ in range(4)]
+        value, others = next(VALUES), [self.lab.row() for _ in range(OTHERS)]
         for other in others:
             self.lab.fill(other, value)
+        if freed is not None:
+            self.lab.recycled = any(other.data_ptr() == freed for other in others)
         return others
 
     def write(self, capture: Any) -> bool:
@@ -98,11 +110,22 @@ class Saving:
     def right(self) -> bool:
         """Every expected row, bit for bit, and no other."""
         return self.files.tensors.keys() == self.expected.keys() and all(
-            saved.dtype == self.expected[key].dtype
-            and saved.shape == self.expected[key].shape
-            and saved.tolist() == self.expected[key].tolist()
+            saved.dtype == self.expected[key].dtype and torch.equal(as_bits(saved), as_bits(self.expected[key]))
             for key, saved in self.files.tensors.items()
         )
+
+
+@contextmanager
+def after_begin(then: Callable[[_Begun], None]) -> Iterator[None]:
+    """Do something as soon as the copies of a file have been begun."""
+    original = _Begun.begin
+
+    def begin(begun: _Begun, device: Any) -> None:
+        original(begun, device)
+        then(begun)
+
+    with patch.object(_Begun, "begin", begin):
+        yield
 
 
 # -------------------------------------------------------------------------------------------------------- programs
@@ -117,7 +140,8 @@ async def slow_kernels(lab: Lab) -> bool:
     for group in (1, 2):
         saving.plane.clear(group)
     others = saving.churn()
-    right = saving.write(capture)
+    with after_begin(lambda begun: lab.still_busy("the rows were copied")):
+        right = saving.write(capture)
     del others
     return right
 
@@ -129,16 +153,16 @@ async def cleared_while_copied(lab: Lab) -> bool:
     lab.finish_all()
     capture = await saving.capture(1)
     saving.plane.clear(1)
+    address, others = row.data_ptr(), []
     del row
-    begin, others = _Begun.begin, []
 
-    def begin_and_churn(begun: _Begun, device: Any) -> None:
-        lab.slow_copies()
-        begin(begun, device)
-        others.extend(saving.churn())
+    def churn(begun: _Begun) -> None:
+        others.extend(saving.churn(address))
         lab.finish_stream()
+        lab.still_busy("new tensors were filled")
 
-    with patch.object(_Begun, "begin", begin_and_churn):
+    lab.slow_copies()
+    with after_begin(churn):
         return saving.write(capture)
 
 
@@ -153,7 +177,7 @@ async def more_files_than_memory(lab: Lab) -> bool:
 async def trained_on_another_stream(lab: Lab) -> bool:
     """A trainer's stream still reads a row when its group is cleared; other rows are read and saved as ever."""
     saving = Saving(lab)
-    await saving.produce(1)
+    address = (await saving.produce(1)).data_ptr()
     await saving.produce(2)
     lab.finish_all()
     with lab.side():
@@ -164,8 +188,9 @@ async def trained_on_another_stream(lab: Lab) -> bool:
         ready = lab.accelerator.record(lab.accelerator.where(made))
     del rows
     saving.plane.clear(1)
-    others = saving.churn()
+    others = saving.churn(address)
     lab.finish_stream()
+    lab.still_busy("new tensors were filled")
     await saving.commit(3, {"x": made}, ready)
     saving.expected["3/x"] = saving.expected.pop("1/x")
     right = saving.write(await saving.capture(2, 3))
@@ -202,7 +227,7 @@ async def every_layout(lab: Lab) -> bool:
     for name, source in sources.items():
         there[name] = lab.row()[: source.nbytes].view(source.dtype)
         lab.slow()
-        there[name].copy_(source)
+        lab.put(there[name], source)
     makers: dict[str, Callable[[Mapping[str, torch.Tensor]], torch.Tensor]] = {
         "transposed": lambda of: of["integers"].reshape(2, 2).t(),
         "strided": lambda of: of["integers"][::2],
@@ -217,7 +242,9 @@ async def every_layout(lab: Lab) -> bool:
     await saving.commit(1, {name: make(there) for name, make in makers.items()})
     del there
     saving.expected = {f"1/{name}": make(sources) for name, make in makers.items()}
-    return saving.write(await saving.capture(1))
+    capture = await saving.capture(1)
+    with after_begin(lambda begun: lab.still_busy("the rows were copied")):
+        return saving.write(capture)
 
 
 # -------------------------------------------------------------------------------------------------------- controls
@@ -234,32 +261,24 @@ def no_wait_for_the_copy(lab: Lab) -> AbstractContextManager[Any]:
     return patch.object(_Begun, "_wait", lambda begun: None)
 
 
-@contextmanager
-def source_dropped_early(lab: Lab) -> Iterator[None]:
+def source_dropped_early(lab: Lab) -> AbstractContextManager[Any]:
     """Nobody refers to the rows from the beginning of their copy on."""
 
-    def begin(begun: _Begun, device: Any) -> None:
-        original(begun, device)
+    def drop(begun: _Begun) -> None:
         for row in begun.rows:
             row.tensor, row.watched = torch.empty(0), None
 
-    original = _Begun.begin
-    with patch.object(_Begun, "begin", begin):
-        yield
+    return after_begin(drop)
 
 
-@contextmanager
-def pinned_memory_reused_early(lab: Lab) -> Iterator[None]:
+def pinned_memory_reused_early(lab: Lab) -> AbstractContextManager[Any]:
     """The memory of a file goes back to the pool when its copy has been begun."""
 
-    def begin(begun: _Begun, device: Any) -> None:
-        original(begun, device)
+    def give_back(begun: _Begun) -> None:
         if begun.lease is not None:
             begun.lease.give_back()
 
-    original = _Begun.begin
-    with patch.object(_Begun, "begin", begin):
-        yield
+    return after_begin(give_back)
 
 
 def allocator_not_told(lab: Lab) -> AbstractContextManager[Any]:

@@ -40,6 +40,11 @@ def truth(figure: str, value: bool) -> Row:
     return at_least(figure, float(value), 1.0)
 
 
+def missed(figure: str, why: str) -> Row:
+    """Something that has to be so, and of which nothing was found out: never ok."""
+    return Row(f"{figure}: {why}", 0.0, ">= 1", False)
+
+
 def options_of(
     description: str, quick: str = "a few seconds; the values are not for quoting"
 ) -> argparse.ArgumentParser:

@@ -126,9 +126,12 @@ class SimulatedDevice:
 
     def fill(self, tensor: torch.Tensor, value: int) -> torch.Tensor:
         """A kernel that fills the whole of a contiguous tensor with one byte, on the current stream."""
+        return self.put(tensor, bytes([value]) * tensor.nbytes)
+
+    def put(self, tensor: torch.Tensor, data: bytes) -> torch.Tensor:
+        """A copy of these bytes from the host over the whole of a contiguous tensor, on the current stream."""
         # An empty view: the version counter moves as it does when a kernel is launched, and no byte does.
         tensor.reshape(-1)[:0].zero_()
-        data = bytes([value]) * tensor.nbytes
         self._launch(Operation(self.current, "write", self._offset(tensor), data))
         self._asked()
         return tensor

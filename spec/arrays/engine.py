@@ -25,6 +25,7 @@ from .known import Known, OutOfMemory, default_limit, device_named, free_memory
 RUN_ON_PROCESSOR: Final = 1 << 17
 """States at once: enough that calls cost little, and few enough that what is worked out stays near the processor."""
 RUN_ON_DEVICE: Final = 1 << 22
+MOST_AT_ONCE: Final = 1 << 30
 SHARE_OF_REST: Final = 0.6
 REPORT_EVERY: Final = 0.2
 
@@ -95,6 +96,8 @@ class _Search:
     def suiting(self, device: torch.device) -> int:
         """How many states to expand at once."""
         most = RUN_ON_PROCESSOR if device.type == "cpu" else RUN_ON_DEVICE
+        # On a device older torch looks through fewer than 2 ** 31 at once, and all instances are looked at in one go.
+        most = min(most, MOST_AT_ONCE // max(1, len(self.form.instances)))
         return max(1024, min(most, int(free_memory(device) * SHARE_OF_REST) // self.plan.row_bytes()))
 
     def search(

@@ -169,8 +169,10 @@ class Expander:
         try:
             return [self.whole(first, last, depth)]
         except TooMany:
-            middle = (first + last) // 2
-            return [*self.expand(first, middle, depth), *self.expand(middle, last, depth)]
+            # Left first: what is being handled keeps all tensors of the whole run, and the halves need their memory.
+            pass
+        middle = (first + last) // 2
+        return [*self.expand(first, middle, depth), *self.expand(middle, last, depth)]
 
     def whole(self, first: int, last: int, depth: int) -> Expansion:
         """Expand the states from `first` up to `last` at once."""

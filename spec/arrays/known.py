@@ -55,9 +55,10 @@ def device_named(name: str) -> torch.device:
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that are free on a device."""
+    """Bytes that are free on a device, with what torch keeps of tensors that are gone: it hands that out again."""
     if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + kept
     return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES"))
 
 
@@ -78,13 +79,22 @@ def reserved(length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.frombuffer(area, dtype=dtype, count=length)
 
 
+def most_states(limit: int, row_bytes: int) -> int:
+    """The states that fit within the limit together with their table: a device really gives what is reserved."""
+    most, slots = 1, FIRST_SLOTS
+    while 4 * slots < limit:
+        most = max(most, min(int(FULLEST * slots), (limit - 4 * slots) // row_bytes))
+        slots *= 2
+    return min(FREE - 1, most)
+
+
 class Known:
     """The states met so far, in the order they were met, each with the number of its parent."""
 
     def __init__(self, words: int, limit: int, device: torch.device) -> None:
         self.limit, self.device, self.words = limit, device, words
         self.row_bytes = 8 * words + 4
-        self.capacity = max(1, min(FREE - 1, limit // self.row_bytes))
+        self.capacity = most_states(limit, self.row_bytes)
         self.states = reserved(self.capacity * words, torch.int64, device).view(self.capacity, words)
         self.parents = reserved(self.capacity, torch.int32, device)
         self.count = 0
