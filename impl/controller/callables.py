@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ..errors import UsageError
+from ..in_words import counted
 from ..plane import Rows
 
 
@@ -101,7 +102,7 @@ def check_rows(rows: object, generations: int | None) -> Rows:
             if not isinstance(shape, tuple):
                 shape = ()
             if not shape or shape[0] != generations:
-                found = f"{shape[0]} generations" if shape else f"{_described(value)} without a first dimension"
+                found = counted(shape[0], "generation") if shape else f"{_described(value)} without a first dimension"
                 raise UsageError(
                     f"generate returned {found} in field {field!r}, and ControllerConfig.generations is {generations}. "
                     "Each field holds all generations of the group in its first dimension; set generations=None for "

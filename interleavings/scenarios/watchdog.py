@@ -31,8 +31,8 @@ class Hangs(WholeRun):
     claims = (*CLAIMS, "stall_says_who_waits")
     report = ""
     has_to_say = (
-        "train pump: waits for step 1, which needs 1 groups; ready [], generating [1]",
-        "generation: 1 groups [1]",
+        "train pump: waits for step 1, which needs 1 group; ready [], generating [1]",
+        "generation: 1 group [1]",
         "rollout pump: finished",
         "0 sections open",
     )
