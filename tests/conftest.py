@@ -73,6 +73,10 @@ def ray_is_missing() -> str | None:
     return None if importlib.util.find_spec("ray") else "ray is not installed"
 
 
+def zsh_is_missing() -> str | None:
+    return None if shutil.which("zsh") else "no `zsh` on PATH"
+
+
 # Each asks for its tool only when a collected test needs it: asking about CUDA costs the import of torch.
 TOOLS: dict[str, Callable[[], str | None]] = {
     "chromium": chromium_is_missing,
@@ -81,6 +85,7 @@ TOOLS: dict[str, Callable[[], str | None]] = {
     "other-python": other_python_is_missing,
     "ray": ray_is_missing,
     "spin": spin_is_missing,
+    "zsh": zsh_is_missing,
 }
 
 
