@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from impl.in_words import counted, none_valid
+from interleavings.in_words import counted as counted_of_the_explorer
 
-IMPL = Path(__file__).resolve().parents[1] / "impl"
+ROOT = Path(__file__).resolve().parents[1]
+SPOKEN = [path for package in ("impl", "interleavings") for path in sorted((ROOT / package).rglob("*.py"))]
 PLURAL = re.compile(r" (?:[a-z-]+ ){0,2}?[a-z]+(?<!s)s\b")
 
 
@@ -31,11 +33,12 @@ def test_one_is_told_as_one() -> None:
     """And none as many, as English has it; verbs and irregular nouns are given with the word."""
     assert [counted(number, "group") for number in (0, 1, 2)] == ["0 groups", "1 group", "2 groups"]
     assert [counted(number, "entry is", "entries are") for number in (1, 3)] == ["1 entry is", "3 entries are"]
+    assert [counted_of_the_explorer(number, "state") for number in (1, 2_000)] == ["1 state", "2,000 states"]
     assert none_valid(1) == "the only checkpoint is not valid"
     assert none_valid(2) == "none of the 2 checkpoints is valid"
 
 
-@pytest.mark.parametrize("path", sorted(IMPL.rglob("*.py")), ids=lambda path: str(path.relative_to(IMPL)))
+@pytest.mark.parametrize("path", SPOKEN, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_message_counts_without_a_singular(path: Path) -> None:
     """`counted` says it well for one and for many; a bare `len` before a plural does not."""
     assert list(bare_plurals(path.read_text(encoding="utf-8"))) == []
