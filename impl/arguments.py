@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from .barrier.cut import Cut
 from .errors import UsageError
+from .in_words import counted
 from .keys import Key
 
 T = TypeVar("T")
@@ -65,7 +66,9 @@ def require_payloads(payloads: Sequence[object] | None, keys: Sequence[Key]) -> 
     if isinstance(payloads, str | bytes | Mapping) or not isinstance(payloads, Sequence):
         raise UsageError(f"payloads is {payloads!r}; it must be a list of one value for each key, or None.")
     if len(payloads) != len(keys):
-        raise UsageError(f"payloads has {len(payloads)} values for {len(keys)} keys; give one each, or None.")
+        raise UsageError(
+            f"payloads has {counted(len(payloads), 'value')} for {counted(len(keys), 'key')}; give one each, or None."
+        )
 
 
 def require_count(name: str, value: int, *, least: int) -> int:

@@ -30,6 +30,7 @@ from .arguments import (
     require_text,
 )
 from .errors import CheckpointIncompatible, InvariantViolated, UsageError
+from .in_words import counted
 from .permits import Permit, PermitPool, require_permit
 from .plane import DataPlane, Rows
 from .slots import BufferSnapshot, Claim, Slot, checked_slots, require_slot
@@ -345,9 +346,9 @@ class ReplayBuffer:
         """Refuse a restore of `count` groups that this buffer has no room for; changes nothing."""
         if require_count("count", count, least=0) > self.capacity:
             raise CheckpointIncompatible(
-                f"the checkpoint holds {count} buffered groups and this buffer has a capacity of {self.capacity}. The "
-                f"capacity was lowered between the runs. Resume with a capacity of at least {count}, or restore "
-                "without the buffer (load_buffer=False): the groups are then generated again."
+                f"the checkpoint holds {counted(count, 'buffered group')} and this buffer has a capacity of "
+                f"{self.capacity}. The capacity was lowered between the runs. Resume with a capacity of at least "
+                f"{count}, or restore without the buffer (load_buffer=False): the groups are then generated again."
             )
 
     def load(self, cut: Cut, slots: Iterable[Slot]) -> None:
@@ -385,8 +386,9 @@ class ReplayBuffer:
         self._permits.check()
         if self._permits.placed != len(self._slots):
             raise InvariantViolated(
-                f"{self._permits.placed} permits are placed and the buffer has {len(self._slots)} slots. Slot and "
-                "permit must come and go in one section; this is a fault of the library."
+                f"{counted(self._permits.placed, 'permit is', 'permits are')} placed and the buffer has "
+                f"{counted(len(self._slots), 'slot')}. Slot and permit must come and go in one section; this is a "
+                "fault of the library."
             )
         with_rows = set(self.plane.groups())
         ready = {group for group, slot in self._slots.items() if slot.ready}

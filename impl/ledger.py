@@ -33,6 +33,7 @@ from .arguments import (
     require_text,
 )
 from .errors import CheckpointCorrupt, InvariantViolated, UsageError
+from .in_words import counted
 from .keys import GroupId, Key
 
 if TYPE_CHECKING:
@@ -217,8 +218,8 @@ class Ledger:
         if not members or not {entry.group for entry in members} <= set(admission.groups):
             raise InvariantViolated(
                 f"admission {admission.id} (groups {_short(admission.groups)}) was to be admitted, but the ledger has "
-                f"{len(members)} groups of it, and not those. It was dropped, finished, or reserved by another ledger; "
-                "admit what `reserve` or `admissions` returned."
+                f"{counted(len(members), 'group')} of it, and not those. It was dropped, finished, or reserved by "
+                "another ledger; admit what `reserve` or `admissions` returned."
             )
         if any(entry.phase is Phase.ADMITTED for entry in members):
             raise InvariantViolated(
@@ -229,9 +230,10 @@ class Ledger:
         occupants = () if step is None else self.groups_of_step(step)
         if occupants:
             raise InvariantViolated(
-                f"admission {admission.id} was to be admitted for step {step}, but {len(occupants)} groups "
-                f"({_short(occupants)}) carry that step already. The dispatch cursor is behind the ledger, as after a "
-                "checkpoint whose parts were read at different instants. Nothing was discarded; restore a whole one."
+                f"admission {admission.id} was to be admitted for step {step}, but "
+                f"{counted(len(occupants), 'group carries', 'groups carry')} that step already ({_short(occupants)}). "
+                "The dispatch cursor is behind the ledger, as after a checkpoint whose parts were read at different "
+                "instants. Nothing was discarded; restore a whole one."
             )
         for entry in members:
             self._entries[entry.group] = replace(entry, phase=Phase.ADMITTED, step=step)

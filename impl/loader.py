@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .arguments import require_count, require_cut, require_integer, require_key, require_kind
 from .dataset_identity import Dataset, dataset_digest
 from .errors import CheckpointCorrupt, CheckpointIncompatible, UsageError
+from .in_words import counted
 from .keys import Key
 from .permutation import EpochOrder
 
@@ -155,14 +156,14 @@ class PromptLoader:
         whole = type(state.position) is int and type(state.epoch) is int
         if not (whole and 0 <= state.position <= self._length and state.epoch >= 0 and at_end == state.exhausted):
             raise CheckpointCorrupt(
-                f"the saved loader is at position {state.position!r} of epoch {state.epoch!r} with {self._length} "
-                f"prompts, {'exhausted' if state.exhausted else 'not exhausted'}, where no loader can be. The "
-                "checkpoint was damaged or edited; restore an older one."
+                f"the saved loader is at position {state.position!r} of epoch {state.epoch!r} with "
+                f"{counted(self._length, 'prompt')}, {'exhausted' if state.exhausted else 'not exhausted'}, where no "
+                "loader can be. The checkpoint was damaged or edited; restore an older one."
             )
         if state.epoch >= self.epochs:
             raise CheckpointIncompatible(
-                f"the saved loader is in epoch {state.epoch} (counted from 0), but this one has {self.epochs} epochs. "
-                f"Resume with epochs={state.epoch + 1} or more."
+                f"the saved loader is in epoch {state.epoch} (counted from 0), but this one has "
+                f"{counted(self.epochs, 'epoch')}. Resume with epochs={state.epoch + 1} or more."
             )
 
     def load_state(self, state: LoaderState, cut: Cut | None = None) -> None:
@@ -198,8 +199,8 @@ def row_of(key: Key, length: int) -> int:
     row = key[1] if isinstance(key, tuple) and len(key) == 2 else None
     if type(row) is int and not 0 <= row < length:
         raise CheckpointIncompatible(
-            f"the key {key} is row {row} of a dataset that has {length} rows. The dataset is another one than at the "
-            "save; resume with the dataset the checkpoint was made with."
+            f"the key {key} is row {row} of a dataset that has {counted(length, 'row')}. The dataset is another one "
+            "than at the save; resume with the dataset the checkpoint was made with."
         )
     return require_key("key", key).index
 

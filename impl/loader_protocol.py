@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from .arguments import is_key
 from .errors import UsageError
+from .in_words import counted
 from .loader import Batch
 
 if TYPE_CHECKING:
@@ -60,9 +61,9 @@ def checked_batch(batch: object, at_most: int) -> Batch | None:
     if wrong:
         what = f"{wrong[0]!r} among its keys; a key is (epoch, row), two whole numbers of 0 or more"
     elif not 1 <= len(batch.keys) <= at_most:
-        what = f"{len(batch.keys)} keys; there must be 1 to {at_most}, the loader's batch_size"
+        what = f"{counted(len(batch.keys), 'key')}; there must be 1 to {at_most}, the loader's batch_size"
     elif len(batch.prompts) != len(batch.keys):
-        what = f"{len(batch.prompts)} prompts for {len(batch.keys)} keys; each key has one"
+        what = f"{counted(len(batch.prompts), 'prompt')} for {counted(len(batch.keys), 'key')}; each key has one"
     elif len(epochs) != 1:
         what = f"keys of the epochs {sorted(epochs)}; a batch is of one epoch, the last one of an epoch may be short"
     else:

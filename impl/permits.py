@@ -13,6 +13,7 @@ from collections import deque
 
 from .arguments import require_count, require_kind
 from .errors import InvariantViolated, UsageError
+from .in_words import counted
 
 
 class Permit:
@@ -114,8 +115,9 @@ class PermitPool:
         """Turn `count` free permits into places at once, for places that exist already (a restored buffer)."""
         if count > self._free:
             raise InvariantViolated(
-                f"{count} permits of '{self.name}' are needed at once and {self._free} of {self.capacity} are free. "
-                "The restored state does not fit; its size has to be checked before anything is loaded."
+                f"{counted(count, 'permit')} of '{self.name}' would have to be free, and {self._free} of "
+                f"{self.capacity} are. The restored state does not fit; its size has to be checked before anything is "
+                "loaded."
             )
         self._free -= count
         self._placed += count

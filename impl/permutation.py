@@ -12,6 +12,8 @@ from __future__ import annotations
 from hashlib import sha256
 from math import isqrt
 
+from .in_words import counted
+
 _ROUNDS = 8
 _WORD = (1 << 64) - 1
 
@@ -30,7 +32,7 @@ class EpochOrder:
     def __getitem__(self, place: int) -> int:
         """The row at `place`, from 0 to length - 1."""
         if not 0 <= place < self.length:
-            raise IndexError(f"place {place} of an epoch with {self.length} prompts")
+            raise IndexError(f"place {place} of an epoch with {counted(self.length, 'prompt')}")
         side = self._side
         while True:
             left, right = divmod(place, side)

@@ -26,6 +26,7 @@ from .arguments import (
     require_payloads,
 )
 from .errors import CheckpointCorrupt, InvariantViolated, UsageError
+from .in_words import counted
 from .keys import Key
 from .ledger import Ledger
 from .loader import Batch
@@ -117,7 +118,7 @@ class SparePool:
             raise UsageError("batch has no prompts; a batch that is diverted has at least one.")
         if not isinstance(batch.prompts, tuple) or len(batch.prompts) != len(keys):
             raise UsageError(
-                f"batch.prompts is {batch.prompts!r}, and there are {len(keys)} keys; give one prompt each."
+                f"batch.prompts is {batch.prompts!r} for {counted(len(keys), 'key')}; give one prompt each."
             )
         require_payloads(payloads, keys)
         held = {spare.key for spare in self._spares}
@@ -143,8 +144,8 @@ class SparePool:
         require_count("count", count, least=1)
         if len(self._spares) < count:
             raise InvariantViolated(
-                f"{count} spares were to be taken from a pool of {len(self._spares)}. Another section took the others; "
-                "look at the pool inside the section that takes."
+                f"{counted(count, 'spare was', 'spares were')} to be taken from a pool of {len(self._spares)}. Another "
+                "section took the others; look at the pool inside the section that takes."
             )
         return tuple(self._spares.popleft() for _ in range(count))
 
@@ -165,8 +166,8 @@ class SparePool:
         keys = {spare.key for spare in loaded}
         if len(keys) != len(loaded):
             raise CheckpointCorrupt(
-                f"the saved spare pool holds {len(loaded)} spares with {len(keys)} different keys. It was damaged or "
-                "edited; restore an older checkpoint."
+                f"the saved spare pool holds {counted(len(loaded), 'spare')} with "
+                f"{counted(len(keys), 'different key')}. It was damaged or edited; restore an older checkpoint."
             )
         self._spares = deque(loaded)
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import torch
 
 from .errors import UsageError
+from .in_words import counted
 from .seen_out import seen_out
 from .torch_cuda_device import current_streams, done_on
 
@@ -61,8 +62,9 @@ def _require_unchanged(parts: Parts, before: Mapping[tuple[str, str], int]) -> N
     changed = [place for place, count in _changes(parts).items() if before[place] != count]
     if changed:
         part, path = changed[0]
+        others = f", and with it {counted(len(changed) - 1, 'other')}" if len(changed) > 1 else ""
         raise UsageError(
-            f"{path!r} of the trainer's {part} was changed while it was copied for a checkpoint, and with it "
-            f"{len(changed) - 1} others. Training went on before begin_save() had returned, most likely because it was "
-            "not awaited; await it before the next optimizer step. Nothing was published."
+            f"{path!r} of the trainer's {part} was changed while it was copied for a checkpoint{others}. "
+            "Training went on before begin_save() had returned, most likely because it was not awaited; await it "
+            "before the next optimizer step. Nothing was published."
         )

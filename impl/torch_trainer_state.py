@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from .errors import CheckpointCorrupt, CheckpointIncompatible, UsageError
+from .in_words import counted
 from .store.directory import DirectoryReader, DirectoryWriter
 from .store.tensor_format import check_kind
 from .torch_copying import copied_to_the_cpu
@@ -175,9 +176,10 @@ def _read(reader: DirectoryReader) -> tuple[dict[str, Any], dict[str, Any]]:
 def _compare_model(saved: Mapping[str, Any], live: Mapping[str, Any]) -> None:
     if saved.keys() != live.keys():
         odd = sorted(saved.keys() ^ live.keys())
+        others = f", as with {counted(len(odd) - 1, 'other')}" if len(odd) > 1 else ""
         raise CheckpointIncompatible(
-            f"the model in the checkpoint and this one do not have the same entries; {odd[0]!r} is one of "
-            f"{len(odd)} that only one of them has. Build the model as it was when it was saved."
+            f"the model in the checkpoint and this one do not have the same entries: only one of them has "
+            f"{odd[0]!r}{others}. Build the model as it was when it was saved."
         )
     for name, tensor in live.items():
         mine, theirs = _described(tensor), _described(saved[name])

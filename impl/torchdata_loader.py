@@ -23,6 +23,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from .arguments import require_count, require_cut, require_integer, require_kind
 from .dataset_identity import Dataset, dataset_digest
 from .errors import CheckpointIncompatible, UsageError
+from .in_words import counted
 from .keys import Key
 from .loader import Batch, row_of
 from .thread_of_its_own import in_thread_of_its_own
@@ -205,8 +206,9 @@ class TorchdataPromptLoader:
                 rows = self._checked(next(self._iterator))
             except StopIteration:
                 raise UsageError(
-                    f"dataloader: its epoch ended after {drawn - 1} of {self._own_batches} batches. Its sampler is "
-                    "shorter than it says; without its true length the end of the data cannot be told from a loss."
+                    f"dataloader: its epoch ended after {drawn - 1} of "
+                    f"{counted(self._own_batches, 'batch', 'batches')}. Its sampler is shorter than it says; without "
+                    "its true length the end of the data cannot be told from a loss."
                 ) from None
             if drawn < self._own_batches:
                 return _Drawn(rows, encode_state(self._dataloader.state_dict(), "dataloader.state_dict()"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .errors import CheckpointCorrupt, CheckpointIncompatible
+from .in_words import counted
 from .torch_loader_state import decode_state
 
 
@@ -59,14 +60,15 @@ def check_place(state: TorchdataLoaderState, here: TorchdataLoaderState, own_bat
         and at_end == state.exhausted
     ):
         raise CheckpointCorrupt(
-            f"the saved loader has drawn {state.own_batches} of {own_batches} batches of epoch {state.epoch} and has "
-            f"{len(state.leftover)} rows left over, {'exhausted' if state.exhausted else 'not exhausted'}, where no "
-            "loader can be. The checkpoint was damaged or edited; restore an older one."
+            f"the saved loader has drawn {state.own_batches} of {counted(own_batches, 'batch', 'batches')} of epoch "
+            f"{state.epoch} and has {counted(len(state.leftover), 'row')} left over, "
+            f"{'exhausted' if state.exhausted else 'not exhausted'}, where no loader can be. The checkpoint was "
+            "damaged or edited; restore an older one."
         )
     if state.epoch >= epochs:
         raise CheckpointIncompatible(
-            f"the saved loader is in epoch {state.epoch} (counted from 0), but this one has {epochs} epochs. "
-            f"Resume with epochs={state.epoch + 1} or more."
+            f"the saved loader is in epoch {state.epoch} (counted from 0), but this one has "
+            f"{counted(epochs, 'epoch')}. Resume with epochs={state.epoch + 1} or more."
         )
     if state.dataloader is not None:
         decode_state(state.dataloader, "the dataloader's state")

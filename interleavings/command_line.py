@@ -19,6 +19,7 @@ from rich.console import Console
 from .errors import ExplorerUsageError, TraceUnreadable
 from .exploring import explore
 from .follower import Coverage
+from .in_words import counted
 from .result import Result
 from .terminal import Parser, complete_files, how_far
 from .trace import Trace, read_document
@@ -134,7 +135,8 @@ def _check(chosen: argparse.Namespace, console: Console) -> int:
         _write(chosen.json, json.dumps(items, indent=2, ensure_ascii=False) + "\n")
     held = sum(item["verdict"] == "holds" for item in items)
     seconds = sum(item["seconds"] for item in items)
-    console.print(f"interleavings check: {held} of {len(items)} scenarios hold, {seconds:.1f} s")
+    of_all = counted(len(items), "scenario holds", "scenarios hold")
+    console.print(f"interleavings check: {held} of {of_all}, {seconds:.1f} s")
     return worst
 
 
@@ -188,7 +190,7 @@ def _check_one(scenario: Any, chosen: argparse.Namespace, console: Console) -> t
     console.print(f"{scenario.name}: {drift or result.summary()}")
     budgets = scenario.budgets(cancels)
     never = [name for name in scenario.actions() if not coverage.actions[name]]
-    console.print(f"  {scenario.sentence}; {budgets}, {result.runs:,} runs, {result.seconds:.1f} s")
+    console.print(f"  {scenario.sentence}; {budgets}, {counted(result.runs, 'run')}, {result.seconds:.1f} s")
     if never and result.complete:
         console.print(f"  machine actions that no step took: {', '.join(never)}")
     path = _save_counterexample(scenario, result, Path(chosen.output), console)
@@ -309,7 +311,9 @@ def _replay_on_controller(document: Any, path: str, console: Console) -> int:
     except FeatureMissing as missing:
         console.print(f"inconclusive: {missing}")
         return OPEN
-    console.print(f"{trace.property} holds on impl after the {len(trace.steps)} steps of {'+'.join(trace.variants)}")
+    console.print(
+        f"{trace.property} holds on impl after the {counted(len(trace.steps), 'step')} of {'+'.join(trace.variants)}"
+    )
     return HOLDS
 
 

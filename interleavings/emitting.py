@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from .errors import ExplorerUsageError
+from .in_words import counted
 from .trace import Step, Trace
 
 _TEMPLATE = '''"""Replays one schedule of {reference}.
@@ -79,7 +80,7 @@ def emit(trace: Trace, program_reference: str, *, max_states: int = 20_000) -> s
         python=_literal(trace.python),
         stock=_literal(trace.stock),
         name=_identifier(program_reference, failure.kind, failure.property),
-        title=_one_line(f"{failure.kind}: {failure.property}, {len(trace.steps)} steps."),
+        title=_one_line(f"{failure.kind}: {failure.property}, {counted(len(trace.steps), 'step')}."),
     )
 
 

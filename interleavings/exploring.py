@@ -14,6 +14,7 @@ from .forbidden import Fence
 from .forked import ForkedWorkers
 from .graph import choices_of_a_circle, count_schedules, traps
 from .identical import Declared, identical_from
+from .in_words import counted
 from .preemptions import FewestPreemptions
 from .result import Failure, Result, Stock
 from .run import Rules
@@ -201,10 +202,12 @@ class _Verdict:
         if found.failure is not None:
             return self._fails(found.failure, found.path, states=False)
         if unwalkable is not None:
-            ended = found.stopped or f"all {found.schedules:,} schedules enumerated"
+            ended = found.stopped or f"all of {counted(found.schedules, 'schedule')} enumerated"
             return self._result("bounded", states=False, why=f"not pruned, because {unwalkable}; {ended}")
         if found.stopped is not None:
-            return self._result("bounded", states=False, why=f"{found.stopped} after {found.schedules:,} schedules")
+            return self._result(
+                "bounded", states=False, why=f"{found.stopped} after {counted(found.schedules, 'schedule')}"
+            )
         if self._setting.rules.atomic_callbacks:
             return self._result("bounded", states=False, why="callbacks ran at once instead of in every order")
         return self._result("holds", states=False, complete=True, schedules=found.schedules)

@@ -18,6 +18,7 @@ from .errors import ForbiddenCall
 from .forbidden import Fence
 from .frames import function_in
 from .identical import identical_from
+from .in_words import counted
 from .result import Failure
 from .run import Rules, Run, Target, is_a_fault
 from .setting import Setting, look, paused_collection
@@ -62,7 +63,7 @@ class ReplayResult:
                 "what it was when the trace was recorded: search it anew, or go back to that version"
             )
         if self.outcome == "completed":
-            return f"completed: all {self.position} steps were there and nothing failed"
+            return f"completed: {counted(self.position, 'step')}, all there, and nothing failed"
         return f"{self.outcome} at step {self.position}: {self.failure}"
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from .in_words import counted
+
 if TYPE_CHECKING:
     from interleavings.trace import Trace
 
@@ -79,12 +81,12 @@ class Result:
         trace = self.counterexample
         if trace is None:
             return f"fails ({self.why})"
-        return f"fails ({trace.failure}; {len(trace.steps)} steps, stock: {trace.stock})"
+        return f"fails ({trace.failure}; {counted(len(trace.steps), 'step')}, stock: {trace.stock})"
 
     def _covered(self) -> str:
-        parts = [] if self.states is None else [f"{self.states:,} states"]
+        parts = [] if self.states is None else [counted(self.states, "state")]
         if self.schedules is not None:
-            parts.append(f"{self.schedules:,} schedules")
+            parts.append(counted(self.schedules, "schedule"))
         elif self.spin is not None:
             parts.append(f"schedules without end: {self.spin}")
         if self.states is None:

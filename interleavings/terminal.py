@@ -23,7 +23,7 @@ from rich.text import Text
 WRONG_USE = 2
 WIDEST_HELP = 100
 
-_DISPATCH = """
+_BASH_DISPATCH = """
 # `python -m MODULE` is completed by the function above that is called after MODULE; loaded ones add up.
 _cleancut_of_python() {
   local known="_shtab_cleancut_${COMP_WORDS[2]-}"
@@ -34,6 +34,25 @@ _cleancut_of_python() {
   fi
 }
 complete -o default -o bashdefault -F _cleancut_of_python python python3
+"""
+
+_ZSH_DISPATCH = """
+# `python -m MODULE` is completed by the function above that is called after MODULE, everything else as before.
+_cleancut_of_python() {
+  local known="_shtab_cleancut_${words[3]-}" curcontext="$curcontext"
+  local -A opt_args
+  if [[ ${words[2]-} == -m ]] && (( CURRENT > 3 && $+functions[$known] )); then
+    words=("${(@)words[3,-1]}")
+    (( CURRENT -= 2 ))
+    "$known"
+  elif (( $+functions[_python] )); then
+    _python "$@"
+  else
+    _default
+  fi
+}
+(( $+functions[compdef] )) || { autoload -Uz compinit && compinit -i; }
+compdef _cleancut_of_python python python3
 """
 
 
@@ -57,11 +76,14 @@ class _PrintCompletion(argparse.Action):
             import shtab
         except ImportError:
             parser.error("completion needs shtab, which is not installed; install cleancut[completion]")
-        module = parser.prog.rpartition(" ")[2]
-        lines = shtab.complete(parser, values, root_prefix=f"cleancut_{module}").splitlines()
-        # Its own last line and the first ones are for commands of a single word, which `python -m` is not.
-        body = "\n".join(line for line in lines if not line.startswith(("#", "complete ")))
-        print(f'# eval "$(python -m {module} --print-completion {values})"\n{body}{_DISPATCH}')
+        # A word of its own: zsh's functions compare it, unquoted, with where they are.
+        module = parser.prog = parser.prog.rpartition(" ")[2]
+        script = shtab.complete(parser, values, root_prefix=f"cleancut_{module}")
+        # Its last lines and the first ones are for commands of a single word, which `python -m` is not.
+        script = script.partition("\ntypeset -A opt_args\n")[0]
+        body = "\n".join(line for line in script.splitlines() if not line.startswith(("#", "complete ")))
+        dispatch = _ZSH_DISPATCH if values == "zsh" else _BASH_DISPATCH
+        print(f'# eval "$(python -m {module} --print-completion {values})"\n{body}{dispatch}')
         raise SystemExit(0)
 
 
@@ -75,8 +97,9 @@ class Parser(argparse.ArgumentParser):
             self.add_argument(
                 "--print-completion",
                 action=_PrintCompletion,
-                choices=("bash",),
-                help="print a completion script for the shell, and end",
+                choices=("bash", "zsh"),
+                metavar="SHELL",
+                help="print a completion script for bash or zsh, and end",
             )
 
     def error(self, message: str) -> NoReturn:
@@ -86,7 +109,10 @@ class Parser(argparse.ArgumentParser):
 
 def completed_by_files(action: argparse.Action, *, directories: bool = False) -> None:
     """Let the shell complete an argument by names of files, or of directories."""
-    action.complete = {"bash": "_shtab_compgen_dirs" if directories else "_shtab_compgen_files"}  # type: ignore[attr-defined]
+    action.complete = {  # type: ignore[attr-defined]
+        "bash": "_shtab_compgen_dirs" if directories else "_shtab_compgen_files",
+        "zsh": "_files -/" if directories else "_files",
+    }
 
 
 def complete_files(parser: argparse.ArgumentParser) -> None:

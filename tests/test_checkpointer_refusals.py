@@ -287,7 +287,7 @@ async def test_a_loader_with_fewer_epochs_is_refused_before_anything_is_changed(
     await run.checkpointer.close()
     shorter = Run(tmp_path, length=4, epochs=1)
     before = shorter.state()
-    with pytest.raises(CheckpointIncompatible, match=r"epoch 1 .*this one has 1 epochs.*epochs=2 or more"):
+    with pytest.raises(CheckpointIncompatible, match=r"epoch 1 .*this one has 1 epoch\..*epochs=2 or more"):
         await shorter.checkpointer.restore()
     assert_untouched(shorter, before)
     longer = Run(tmp_path, length=4, epochs=3)

@@ -66,7 +66,7 @@ async def test_a_run_without_a_pool_does_not_restore_spares(tmp_path: Path) -> N
     await saved_with_spares(tmp_path)
     victim = Run(tmp_path, pool=False)
     before = victim.state()
-    with pytest.raises(CheckpointIncompatible, match=r"holds 4 spare prompts, and this run has no spare pool"):
+    with pytest.raises(CheckpointIncompatible, match=r"holds 4 spare prompts, which would be lost: this run has no"):
         await victim.checkpointer.restore()
     assert victim.state() == before
 

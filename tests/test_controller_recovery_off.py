@@ -106,7 +106,7 @@ async def test_a_full_checkpoint_can_be_taken_up_without_its_prompts(tmp_path: P
     report = await run_of(tmp_path, record, recovery=False)
     assert report.restored is not None
     (pending, buffered) = re.findall(
-        r"its (\d) pending and (\d) buffered prompts are not taken up", report.restored.notice
+        r"its prompts, (\d) pending and (\d) buffered, are not taken up", report.restored.notice
     )[0]
     assert int(pending) + int(buffered) == 4
     assert [step for step, _ in record.trained] == [2, 3, 4, 5]

@@ -112,7 +112,7 @@ def test_a_drain_that_does_not_end_is_a_stall_and_names_the_holder(tmp_path: Pat
 
     checkpointer = Checkpointer(tmp_path, barrier, executor=LateExecutor())
     controller = new_controller(None, record, checkpointer=checkpointer, train=train, stall_timeout=100.0)
-    with pytest.raises(RunStalled, match=r"1 checkpoints waiting; held by task 'somebody', kind 'stuck'"):
+    with pytest.raises(RunStalled, match=r"1 checkpoint waiting; held by task 'somebody', kind 'stuck'"):
         run_in_virtual_time(controller.run())
 
 

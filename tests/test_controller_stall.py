@@ -108,7 +108,7 @@ def test_a_hang_is_reported_with_what_everybody_waits_for(caplog: pytest.LogCapt
     report = str(stalled.value)
     assert "train pump: waits for step 1, which needs 2 groups; ready [2], generating [3]" in report
     assert "rollout pump: waits at the in_order gate with admission 3" in report
-    assert "generation: 1 groups [3]" in report
+    assert "generation: 1 group [3]" in report
     warnings = [entry.getMessage() for entry in caplog.records]
     assert len(warnings) == 1
     assert "waits for step 1" in warnings[0]
@@ -126,7 +126,9 @@ def test_a_group_that_waits_for_its_retry_is_named_as_such() -> None:
     )
     with pytest.raises(RunStalled) as stalled:
         run_in_virtual_time(controller.run())
-    assert "of them [0, 1] wait for a retry and [] have rows to commit; 64 of 64 in-flight" in str(stalled.value)
+    assert "waiting for a retry: [0, 1]; with rows to commit: []; in-flight permits: 64 of 64 free" in str(
+        stalled.value
+    )
 
 
 def test_a_slow_but_moving_run_is_no_stall() -> None:

@@ -227,7 +227,7 @@ async def test_looking_changes_nothing_also_beside_a_run_that_saves(root: Path, 
     assert status == 0
     assert found["leftovers"] == [{"name": ".staging-9-other", "bytes": 5}]
     assert found["ignored"] == [{"name": "best", "reason": "not named like a checkpoint"}]
-    assert any("1 leftovers" in notice for notice in found["notices"])
+    assert any("1 leftover of a save" in notice for notice in found["notices"])
     assert snapshot(root) == before
     run = Run(root, name="live")
     await run.checkpointer.restore()

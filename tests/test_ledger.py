@@ -212,7 +212,7 @@ async def test_wrong_arguments_are_named() -> None:
     ledger = Ledger(barrier)
     async with barrier.mutation() as cut:
         with unchanged(ledger):
-            with pytest.raises(UsageError, match="payloads has 1 values for 2 keys"):
+            with pytest.raises(UsageError, match="payloads has 1 value for 2 keys"):
                 ledger.reserve(cut, keys(0, 1), ["one"])
             with pytest.raises(UsageError, match="keys is empty"):
                 ledger.reserve(cut, ())

@@ -94,7 +94,7 @@ async def test_prepare_holds_no_section() -> None:
         ([Key(0, 1)], "next_batch returned a list; it must return a Batch"),
         (Batch((), (), False), "0 keys; there must be 1 to 2"),
         (Batch((Key(0, 0), Key(0, 1), Key(0, 2)), ("a", "b", "c"), False), "3 keys; there must be 1 to 2"),
-        (Batch((Key(0, 0), Key(0, 1)), ("a",), False), "1 prompts for 2 keys"),
+        (Batch((Key(0, 0), Key(0, 1)), ("a",), False), "1 prompt for 2 keys"),
         (Batch((Key(0, 0), Key(1, 1)), ("a", "b"), False), r"keys of the epochs \[0, 1\]"),
         (Batch((Key(0, -1),), ("a",), False), r"Key\(epoch=0, index=-1\) among its keys"),
         (Batch(("ab",), ("a",), False), "'ab' among its keys"),  # type: ignore[arg-type]

@@ -176,7 +176,7 @@ def test_an_abort_that_keeps_the_permit_of_its_slot_is_found(monkeypatch: pytest
     monkeypatch.setattr(ReplayBuffer, "abort_stale", abort_stale)
     failure = failure_of("abort", order="depth")
     assert failure.property == "finish"
-    assert "permits" in failure.message
+    assert "1 permit is placed and the buffer has 0 slots" in failure.message
 
 
 def test_a_cancelled_generation_that_nobody_takes_off_the_list_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,4 +209,4 @@ def test_a_report_of_a_stall_that_does_not_say_who_waits_is_found(monkeypatch: p
     monkeypatch.setattr(Watchdog, "report", lambda watchdog, seconds: f"nothing has moved for {seconds:.0f} s")
     failure = failure_of("stall", order="depth")
     assert failure.property == "stall_says_who_waits"
-    assert "'train pump: waits for step 1, which needs 1 groups; ready [], generating [1]'" in failure.message
+    assert "'train pump: waits for step 1, which needs 1 group; ready [], generating [1]'" in failure.message

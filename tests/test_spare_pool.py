@@ -56,7 +56,7 @@ async def test_an_empty_pool_gives_nothing_and_says_why() -> None:
     """Whoever takes looks inside the section; two that looked outside would take one spare twice."""
     barrier, pool = CheckpointBarrier(), SparePool()
     async with barrier.mutation() as cut:
-        with pytest.raises(InvariantViolated, match="1 spares were to be taken from a pool of 0"):
+        with pytest.raises(InvariantViolated, match="1 spare was to be taken from a pool of 0"):
             pool.take(cut)
         pool.divert(cut, batch(0, 1))
         with pytest.raises(InvariantViolated, match="3 spares were to be taken from a pool of 2"):
@@ -96,7 +96,7 @@ async def test_a_prompt_that_has_an_owner_is_not_diverted() -> None:
         await refuses(pool, cut, InvariantViolated, "is group 0 already", (5, 1))
         await refuses(pool, cut, InvariantViolated, "was dropped", (5, 2))
         await refuses(pool, cut, UsageError, "batch has no prompts", ())
-        with pytest.raises(UsageError, match="payloads has 1 values for 2 keys"):
+        with pytest.raises(UsageError, match="payloads has 1 value for 2 keys"):
             pool.divert(cut, batch(5, 6), ["one"])
     assert [spare.key for spare in pool.spares] == [Key(0, 0)]
 
@@ -136,7 +136,7 @@ async def test_a_load_replaces_everything_and_refuses_a_key_twice() -> None:
     barrier, pool = CheckpointBarrier(), SparePool()
     async with barrier.checkpoint() as cut:
         pool.divert(cut, batch(0))
-        with pytest.raises(CheckpointCorrupt, match="2 spares with 1 different keys"):
+        with pytest.raises(CheckpointCorrupt, match=r"2 spares with 1 different key\."):
             pool.load(cut, [Spare(Key(0, 4)), Spare(Key(0, 4))])
         assert [spare.key for spare in pool.snapshot(cut)] == [Key(0, 0)]
         pool.load(cut, [Spare(Key(1, 4)), Spare(Key(0, 2))])

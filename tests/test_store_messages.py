@@ -295,9 +295,9 @@ cannot be read |
     shows which are whole.
 
 flipped bit |
-    CheckpointDamaged: step_1-1/words.json is damaged: 18 bytes were read and their sha256 is not the one in the
-    manifest. The disk or a tool changed it after it was published. Restore another checkpoint; `python -m impl
-    fsck ROOT` shows which are whole.
+    CheckpointDamaged: step_1-1/words.json is damaged: 18 bytes were read, and the sha256 is not the one in
+    the manifest. The disk or a tool changed it after it was published. Restore another checkpoint; `python -m
+    impl fsck ROOT` shows which are whole.
 
 flipped bit in the manifest |
     CheckpointDamaged: step_1-1/manifest.json does not match manifest.sha256: one of the two is damaged. Restore
@@ -356,8 +356,8 @@ restore: no checkpoint |
     begin a new run, or name the right directory.
 
 restore: all damaged |
-    CheckpointCorrupt: ROOT: none of the 1 checkpoints is valid. step_1-1/ledger.json is damaged: 798 bytes were
-    read and their sha256 is not the one in the manifest. The disk or a tool changed it after it was published.
+    CheckpointCorrupt: ROOT: the only checkpoint is not valid. step_1-1/ledger.json is damaged: 798 bytes were
+    read, and the sha256 is not the one in the manifest. The disk or a tool changed it after it was published.
     Restore another checkpoint; `python -m impl fsck ROOT` shows which are whole. To begin anew here would bury
     the run: look at the disk with `python -m impl fsck ROOT`, bring a copy back, or use another directory.
 

@@ -52,17 +52,23 @@ def on_a_terminal(*arguments: str, **more: str) -> str:
         [sys.executable, "-m", *arguments], env=environment(**more), stdout=theirs, stderr=theirs
     )
     os.close(theirs)
+    written = read_to_the_end(ours)
+    assert process.wait() == 0, written
+    return written
+
+
+def read_to_the_end(terminal: int) -> str:
+    """All that is written to a pseudo-terminal until nobody has it open any more, or is silent for two minutes."""
     written = b""
-    while select.select([ours], [], [], 120)[0]:
+    while select.select([terminal], [], [], 120)[0]:
         try:
-            part = os.read(ours, 65536)
+            part = os.read(terminal, 65536)
         except OSError:
             break
         if not part:
             break
         written += part
-    os.close(ours)
-    assert process.wait() == 0, written.decode()
+    os.close(terminal)
     return written.decode()
 
 
@@ -158,14 +164,54 @@ def completed(script: str, *words: str, cwd: Path = ROOT) -> list[str]:
     return sorted(filter(None, (line.strip() for line in ran.stdout.splitlines())))
 
 
-@pytest.fixture(scope="module")
-def scripts() -> dict[str, str]:
+# What a person's zsh does at a prompt, without the person: the line is there, TAB is pressed, and every match that
+# the completion adds is noted. Functions ask `compadd` questions of their own by -O, -A and -D; these add nothing.
+ZSH_AT_A_PROMPT = r"""
+autoload -Uz compinit && compinit -u -d $ZDOTDIR/../known
+eval "$(< $SCRIPT)"
+compadd() {
+  [[ ${@[1,(i)(-|--)]} == *-(O|A|D)\ * ]] || {
+    local -a found
+    builtin compadd -A found "$@"
+    print -rl -- $found >> $MATCHES
+  }
+  builtin compadd "$@"
+}
+zle-line-init() { BUFFER=$LINE_SO_FAR; CURSOR=$#BUFFER; zle list-choices; exit 0; }
+zle -N zle-line-init
+"""
+
+
+def completed_by_zsh(script: str, line: str, place: Path, cwd: Path = ROOT) -> list[str]:
+    """What an interactive zsh offers at the end of this line, with the script loaded. `place` is a new folder."""
+    place.mkdir()
+    (place / ".zshrc").write_text(ZSH_AT_A_PROMPT, encoding="utf-8")
+    (place / "script").write_text(script, encoding="utf-8")
+    (place / "matches").touch()
+    files = {"ZDOTDIR": str(place), "SCRIPT": str(place / "script"), "MATCHES": str(place / "matches")}
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        ["zsh", "-d", "-i"], cwd=cwd, env=environment(LINE_SO_FAR=line, **files),
+        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+    ) as shell:  # fmt: skip
+        os.close(theirs)
+        screen = read_to_the_end(ours)
+        assert shell.wait(timeout=60) == 0, screen
+    return sorted({line.strip() for line in (place / "matches").read_text(encoding="utf-8").split("\n")} - {""})
+
+
+def printed_completions(shell: str) -> dict[str, str]:
     found = {}
     for module in MODULES:
-        printed = piped(module, "--print-completion", "bash")
+        printed = piped(module, "--print-completion", shell)
         assert printed.returncode == 0, printed.stderr
         found[module] = printed.stdout
     return found
+
+
+@pytest.fixture(scope="module")
+def scripts() -> dict[str, str]:
+    return printed_completions("bash")
 
 
 def test_bash_completes_commands_options_and_values(scripts: dict[str, str], tmp_path: Path) -> None:
@@ -191,6 +237,44 @@ def test_bash_is_left_alone_for_other_programs(scripts: dict[str, str]) -> None:
     """`python file.py` and modules of others complete as before."""
     assert completed(scripts["impl"], "python", "-m", "http.server", "") == []
     assert completed(scripts["impl"], "python", "READ") == []
+
+
+@pytest.mark.needs("zsh")
+def test_zsh_completes_commands_options_and_values(tmp_path: Path) -> None:
+    """In a real zsh at a real prompt, for `python -m MODULE`; several modules beside each other."""
+    scripts = printed_completions("zsh")
+    both = scripts["impl"] + scripts["spec"]
+    (tmp_path / "here" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "here" / "trace.json").touch()
+    for number, (script, line, offered) in enumerate(
+        (
+            (both, "python -m impl ", ["demo", "fsck", "inspect", "watch"]),
+            (both, "python3 -m impl fsck --p", ["--probe"]),
+            (both, "python -m impl --print-completion ", ["bash", "zsh"]),
+            (both, "python -m impl inspect ", ["checkpoints"]),
+            (both, "python -m spec ch", ["check"]),
+            (both, "python -m spec export t", ["tla"]),
+            (scripts["interleavings"], "python -m interleavings replay tr", ["trace.json"]),
+            (scripts["cleancut"], "python -m cleancut c", ["check"]),
+            (scripts["proofs"], "python -m proofs --q", ["--quick"]),
+        )
+    ):
+        assert completed_by_zsh(script, line, tmp_path / str(number), cwd=tmp_path / "here") == offered, line
+
+
+@pytest.mark.needs("zsh")
+def test_zsh_is_left_alone_for_other_programs(tmp_path: Path) -> None:
+    """`python file.py` and modules of others complete as zsh itself does it; the control is zsh without the script."""
+    script = printed_completions("zsh")["impl"]
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "read.py").touch()
+    for number, line in enumerate(("python re", "python -m http.server --dir", "python -m im")):
+        mine, own = (
+            completed_by_zsh(loaded, line, tmp_path / f"{which}{number}", cwd=tmp_path / "here")
+            for which, loaded in (("mine", script), ("own", ""))
+        )
+        assert mine == own, line
+    assert completed_by_zsh(script, "python re", tmp_path / "file", cwd=tmp_path / "here") == ["read.py"]
 
 
 def test_completion_without_its_package_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, capsys: object) -> None:

@@ -83,14 +83,25 @@ class Publication:
         """Write and publish; on the writer thread. What was captured and copied is dropped here, not on the loop."""
         try:
             return self.store.publish(self.draft, lambda staged: self._fill(staged, copies), durable)
-        except BaseException as error:
+        except Exception as error:
             # Also said here: a program may end before anybody asks what became of the save.
             _log.error("checkpoint %s was not published: %s", self.draft.name, error)
             _forget_locals(error)
             raise
+        except BaseException as error:
+            _log.error("%s", _stopped(error, self.draft.name))
+            _forget_locals(error)
+            raise
         finally:
-            self.captured.drop()
             copies.clear()
+            self._drop_captured()
+
+    def _drop_captured(self) -> None:
+        try:
+            self.captured.drop()
+        except Exception:
+            # Neither the reason of a save that failed nor a fault of one that is durable.
+            _log.warning("%s: the plane could not let go of what was captured", self.draft.name, exc_info=True)
 
     def _fill(self, staged: StagedDirectory, copies: list[Any]) -> Mapping[str, Count]:
         if isinstance(self.captured, Captured):
@@ -121,8 +132,12 @@ def failure_of(task: asyncio.Task[Written], name: str) -> BaseException | None:
         return failure
     error = task.exception()
     if isinstance(error, KeyboardInterrupt | SystemExit):
-        return CleancutError(
-            f"the program was told to stop ({error!r}) while {name} was being written. Whether it was published shows "
-            "at the next restore."
-        )
+        return _stopped(error, name)
     return error
+
+
+def _stopped(error: BaseException, name: str) -> CleancutError:
+    return CleancutError(
+        f"the program was told to stop ({error!r}) while {name} was being written. Whether it was published shows at "
+        "the next restore."
+    )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatible, CheckpointNotFound
+from ..in_words import none_valid
 from ..keys import Key
 from ..slots import Slot
 from ..spare_pool import Spare
@@ -346,6 +347,6 @@ def trainer_files(store: CheckpointStore, reader: CheckpointReader, wanted: bool
 def _none_valid(root: str, damaged: list[Skipped]) -> CheckpointCorrupt:
     reasons = " ".join(entry.reason for entry in damaged)
     return CheckpointCorrupt(
-        f"{root}: none of the {len(damaged)} checkpoints is valid. {reasons} To begin anew here would bury the run: "
-        f"look at the disk with `python -m impl fsck {root}`, bring a copy back, or use another directory."
+        f"{root}: {none_valid(len(damaged))}. {reasons} To begin anew here would bury the run: look at "
+        f"the disk with `python -m impl fsck {root}`, bring a copy back, or use another directory."
     )

@@ -111,7 +111,7 @@ def _plan(store: CheckpointStore, reader: CheckpointReader, identity: Identity, 
         cursor = cursor_of(files.read_document(doc.SAMPLER, doc.SamplerDocument).state)
         pending = len(files.read_document(doc.LEDGER, doc.LedgerDocument).entries)
         buffered = len(files.read_document(doc.BUFFER, doc.BufferDocument).slots)
-        left = f"its {pending} pending and {buffered} buffered prompts are not taken up (recovery=True would)"
+        left = f"its prompts, {pending} pending and {buffered} buffered, are not taken up (recovery=True would)"
     reader.verify()
     taken = trainer_files(store, reader, with_trainer)
     restored = Restored(

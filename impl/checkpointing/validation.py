@@ -15,6 +15,7 @@ import msgspec
 
 from ..accounts import AccountsSnapshot
 from ..errors import CheckpointCorrupt, CheckpointIncompatible
+from ..in_words import counted
 from ..keys import GroupId, Key
 from ..ledger import Phase
 from ..store.manifest import Identity, Manifest
@@ -73,8 +74,8 @@ def check_documents(documents: Documents, *, has_pool: bool) -> None:
     """Refuse documents that contradict each other, or hold what this version or this run has no place for."""
     if documents.spares.spares and not has_pool:
         raise CheckpointIncompatible(
-            f"{documents.name} holds {len(documents.spares.spares)} spare prompts, and this run has no spare pool for "
-            "them: they would be lost. Give it one, attach(pool=SparePool(ledger)); a Controller always has one."
+            f"{documents.name} holds {counted(len(documents.spares.spares), 'spare prompt')}, which would be lost: "
+            "this run has no spare pool. Give it one, attach(pool=SparePool(ledger)); a Controller always has one."
         )
     _check_stamps(documents)
     _check_phases(documents)
@@ -90,9 +91,10 @@ def check_cursor(documents: Documents, state: object) -> None:
         return
     highest = max(stamps)
     raise CheckpointCorrupt(
-        f"{documents.name}: the dispatch cursor is {cursor}, but {stamps.count(highest)} groups are stamped with step "
-        f"{highest}. The parts were read at different instants, and the cursor would hand that step out again. Nothing "
-        "was discarded; restore an earlier checkpoint."
+        f"{documents.name}: the dispatch cursor is {cursor}, but "
+        f"{counted(stamps.count(highest), 'group is', 'groups are')} stamped with step {highest}. The parts were read "
+        "at different instants, and the cursor would hand that step out again. Nothing was discarded; restore an "
+        "earlier checkpoint."
     )
 
 
@@ -174,11 +176,13 @@ def _check_stamps(documents: Documents) -> None:
     if (stamp.groups, stamp.ledger_entries) != found or stamp.ledger_sha256 != ledger_digest:
         raise _corrupt(
             documents,
-            f"the rows were captured with {stamp.groups} groups and {stamp.ledger_entries} ledger entries; the index "
-            f"has {found[0]}, the ledger {found[1]}, or the ledger is another one. The parts are of two saves",
+            f"the rows were captured with {counted(stamp.groups, 'group')} and "
+            f"{counted(stamp.ledger_entries, 'ledger entry', 'ledger entries')}; the index has {found[0]}, the ledger "
+            f"{found[1]}, or the ledger is another one. The parts are of two saves",
         )
     if documents.trainer.permits.held != found[0]:
-        raise _corrupt(documents, f"{documents.trainer.permits.held} permits are held for {found[0]} groups")
+        held = counted(documents.trainer.permits.held, "permit is", "permits are")
+        raise _corrupt(documents, f"{held} held for {counted(found[0], 'group')}")
 
 
 def _check_phases(documents: Documents) -> None:
@@ -251,7 +255,8 @@ def check_every_owner(documents: Documents, entries: Collection[doc.EntryDocumen
     if handed_out == owned:
         return
     raise CheckpointCorrupt(
-        f"{documents.name}: the loader has handed out {handed_out} prompts, and {owned} have an owner. A resume would "
+        f"{documents.name}: the loader has handed out {counted(handed_out, 'prompt')}, and "
+        f"{counted(owned, 'has', 'have')} an owner. A resume would "
         f"{'never draw the others again' if owned < handed_out else 'train some twice'}. The parts were read at "
         "different instants, or one was edited; `python -m impl fsck` names the prompts. Restore an earlier checkpoint."
     )

@@ -15,7 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ..errors import UsageError
+from ..in_words import counted
 from ..plane import Rows
+from ..seen_out import seen_out
 
 
 class UserFunction:
@@ -55,8 +57,11 @@ class UserFunction:
                 raise RuntimeError(f"{self._name} raised StopIteration") from error
 
         running = asyncio.get_running_loop().run_in_executor(self._executor, in_thread)
-        if self._see_out:
-            await _see_out(running)
+        if self._see_out and (cancellation := await seen_out(running)) is not None:
+            if not running.cancelled():
+                # Whatever it ended with, the caller is on its way out; asking keeps it from being called unseen.
+                running.exception()
+            raise cancellation
         result = await running
         return await result if inspect.isawaitable(result) else result
 
@@ -69,23 +74,6 @@ class UserFunction:
 def is_asynchronous(function: object) -> bool:
     """Whether calling `function` gives a coroutine: a coroutine function, a partial of one, or an object like that."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
-
-
-async def _see_out(running: asyncio.Future[Any]) -> None:
-    """Wait until `running` is done, however often this task is cancelled; then let the cancellation pass."""
-    cancellation: asyncio.CancelledError | None = None
-    while not running.done():
-        try:
-            await asyncio.shield(running)
-        except asyncio.CancelledError as error:
-            cancellation = error
-        except BaseException:
-            break
-    if cancellation is not None:
-        if not running.cancelled():
-            # Whatever it ended with, the caller is on its way out; asking keeps it from being called unseen.
-            running.exception()
-        raise cancellation
 
 
 def check_rows(rows: object, generations: int | None) -> Rows:
@@ -101,7 +89,7 @@ def check_rows(rows: object, generations: int | None) -> Rows:
             if not isinstance(shape, tuple):
                 shape = ()
             if not shape or shape[0] != generations:
-                found = f"{shape[0]} generations" if shape else f"{_described(value)} without a first dimension"
+                found = counted(shape[0], "generation") if shape else f"{_described(value)} without a first dimension"
                 raise UsageError(
                     f"generate returned {found} in field {field!r}, and ControllerConfig.generations is {generations}. "
                     "Each field holds all generations of the group in its first dimension; set generations=None for "

@@ -20,6 +20,7 @@ from ..errors import CheckpointNotFound, UsageError
 from ..ledger import Ledger, Phase
 from ..loader_protocol import Loader
 from ..samplers import Sampler
+from ..seen_out import seen_out
 from ..spare_pool import SparePool
 from .callables import UserFunction
 from .config import ControllerConfig
@@ -220,13 +221,7 @@ class Controller:
         cancellation: asyncio.CancelledError | None = None
         while True:
             task = asyncio.get_running_loop().create_task(phase(), name=name)
-            while not task.done():
-                try:
-                    await asyncio.shield(task)
-                except asyncio.CancelledError as raised:
-                    cancellation = raised
-                except Exception:
-                    break
+            cancellation = await seen_out(task) or cancellation
             if not task.cancelled():
                 return task.exception(), cancellation
 

@@ -16,6 +16,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from ..in_words import counted
 from ..permits import Permit, PermitPool
 from ..plane import Rows
 from .callables import UserFunction, check_rows
@@ -55,9 +56,9 @@ class Generation:
         """Which groups are where, for a stall report."""
         pool = self.in_flight
         return (
-            f"generation: {len(self._tasks)} groups {list(self._tasks)}, of them {list(self._backing_off)} wait for a "
-            f"retry and {list(self._committing)} have rows to commit; {pool.free} of {pool.capacity} in-flight permits "
-            f"free, {pool.waiting} waited for"
+            f"generation: {counted(len(self._tasks), 'group')} {list(self._tasks)}; waiting for a retry: "
+            f"{list(self._backing_off)}; with rows to commit: {list(self._committing)}; in-flight permits: {pool.free} "
+            f"of {pool.capacity} free, {pool.waiting} waited for"
         )
 
     def start(self, group: GroupId, prompt: Any, permit: Permit) -> None:

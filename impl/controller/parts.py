@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..in_words import counted
 from ..keys import GroupId
 from .config import ControllerConfig
 from .progress import Progress
@@ -53,8 +54,9 @@ class RunParts:
         needed = self.sampler.capacity_needed(self.groups_per_step)
         if self.buffer.capacity < needed:
             raise UsageError(
-                f"capacity: the replay buffer has {self.buffer.capacity} slots, and the {self.sampler.name} sampler "
-                f"needs {needed} for batches of {self.groups_per_step} prompts. With fewer the run would stall; raise "
+                f"capacity: the replay buffer has {counted(self.buffer.capacity, 'slot')}, and the "
+                f"{self.sampler.name} sampler needs {needed} for batches of "
+                f"{counted(self.groups_per_step, 'prompt')}. With fewer the run would stall; raise "
                 "the capacity, or lower the batch size or the sampler's lookahead."
             )
         if self.config.spares and not getattr(self.sampler, "counts_admissions", True):

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from ..in_words import counted
 from ..ledger import Admission, LedgerEntry, Phase
 from ..loader_protocol import checked_batch
 from ..samplers import TransactionalSampler
@@ -86,7 +87,7 @@ class RolloutPump:
         parts = self._parts
         while parts.pool.next is not None:
             if self._something_generates():
-                self._doing = f"keeps {len(parts.pool)} spares until nothing generates that may need one"
+                self._doing = f"keeps {counted(len(parts.pool), 'spare')} until nothing generates that may need one"
                 await parts.buffer.wait_changed()
             elif (admission := await self.drain_pool()) is not None:
                 await self.admit(admission)

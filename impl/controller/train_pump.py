@@ -12,6 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ..errors import InvariantViolated
+from ..in_words import counted
 from ..plane import Rows
 from ..slots import Claim
 from .callables import UserFunction
@@ -54,7 +55,7 @@ class TrainPump:
         slots = parts.buffer.slots.values()
         mine = [slot for slot in slots if not parts.sampler.stamped or slot.step == version]
         return (
-            f"train pump: waits for step {version}, which needs {parts.sampler.target(version)} groups; "
+            f"train pump: waits for step {version}, which needs {counted(parts.sampler.target(version), 'group')}; "
             f"ready {[slot.group for slot in mine if slot.ready]}, "
             f"generating {[slot.group for slot in mine if not slot.ready]}, "
             f"in the ledger {len(parts.ledger.entries)}"
@@ -120,9 +121,9 @@ class TrainPump:
         version = parts.progress.version
         if parts.sampler.stamped and parts.sampler.cursor >= version:
             raise InvariantViolated(
-                f"step {version} was admitted and needs {parts.sampler.target(version)} groups, of which only "
-                f"{len(parts.occupants(version))} exist, and none is coming. Groups were lost without a shortfall "
-                "being credited; restore an earlier checkpoint and report this."
+                f"step {version} was admitted and needs {counted(parts.sampler.target(version), 'group')}, of which "
+                f"{counted(len(parts.occupants(version)), 'exists', 'exist')}, and none is coming. Groups were lost "
+                "without a shortfall being credited; restore an earlier checkpoint and report this."
             )
         return True
 
@@ -139,7 +140,7 @@ class TrainPump:
     async def train(self, claim: Claim) -> None:
         """Give the claimed groups to the user's `train`; an error of it ends the run, and the groups stay untrained."""
         parts = self._parts
-        self._doing = f"trains step {claim.step} with {len(claim.groups)} groups"
+        self._doing = f"trains step {claim.step} with {counted(len(claim.groups), 'group')}"
 
         async def write_back(group: GroupId, columns: Rows) -> None:
             async with parts.barrier.mutation("advantage_writeback") as cut:

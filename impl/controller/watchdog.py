@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 
 from ..errors import RunStalled
+from ..in_words import counted
 from .parts import RunParts
 
 logger = logging.getLogger("cleancut.controller")
@@ -61,13 +62,15 @@ class Watchdog:
         buffer = parts.buffer.statistics()
         lines = [
             *self._describe(),
-            f"replay buffer: {buffer['free']} of {buffer['capacity']} permits free, {buffer['permits_held']} held, "
+            f"replay buffer: permits {buffer['free']} of {buffer['capacity']} free, {buffer['permits_held']} held, "
             f"{buffer['permits_waited_for']} waited for; slots {buffer['unready']} unready, {buffer['ready']} ready, "
             f"{buffer['claimed']} claimed",
             f"sampler {parts.sampler.name}: dispatch cursor {parts.sampler.cursor}, version {parts.progress.version}",
-            f"ledger: {len(parts.ledger.entries)} groups pending; spare pool: {len(parts.pool)} prompts",
-            f"barrier: {barrier.active_mutations} sections open, {barrier.waiting_mutations} mutations and "
-            f"{barrier.waiting_checkpoints} checkpoints waiting"
+            f"ledger: {counted(len(parts.ledger.entries), 'group')} pending; spare pool: "
+            f"{counted(len(parts.pool), 'prompt')}",
+            f"barrier: {counted(barrier.active_mutations, 'section')} open, "
+            f"{counted(barrier.waiting_mutations, 'mutation')} and "
+            f"{counted(barrier.waiting_checkpoints, 'checkpoint')} waiting"
             + "".join(f"; held by {holder}" for holder in barrier.holders),
         ]
         return (

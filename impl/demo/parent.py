@@ -13,6 +13,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from ..in_words import counted
 from ..terminal import how_far
 from .audit import Audit, audit
 from .lives import Death, Event, Kill, LifeFailed, live, plan_kills
@@ -68,8 +69,8 @@ def show(result: Audit, deaths: list[Death], console: Console) -> None:
     first, last = (_mean(part) for part in (result.rewards[:4], result.rewards[-4:]))
     killed = sum(death.kill is not None for death in deaths)
     console.print(
-        f"{result.steps} train steps, {result.superseded_steps} more done again after {killed} kills; mean reward "
-        f"{first:.2f} in the first steps, {last:.2f} in the last",
+        f"{counted(result.steps, 'train step')}, {result.superseded_steps} more done again after "
+        f"{counted(killed, 'kill')}; mean reward {first:.2f} in the first steps, {last:.2f} in the last",
         highlight=False,
     )
 

@@ -18,11 +18,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..errors import CleancutError, UsageError
+from ..in_words import age_in_words, counted, size_in_words
 from ..store.files import Handle
 from ..store.posix_files import PosixFiles
 from ..terminal import how_far
 from .examine import Examined
-from .in_words import age_in_words, size_in_words
 from .ownership import OWNERS, Keys
 from .probe import probe
 from .survey import Survey, lineage, survey
@@ -187,8 +187,8 @@ def _print_contents(each: Examined, console: Console) -> None:
     identity = manifest.identity
     for line in (
         f"sequence {manifest.sequence}, step {manifest.step}, fencing number {manifest.fence}; {counts}",
-        f"written for {identity.dataset_length} prompts of seed {identity.seed} in batches of {identity.batch_size}, "
-        f"sampler {sampler.name}({parameters})",
+        f"written for {counted(identity.dataset_length, 'prompt')} of seed {identity.seed} in batches of "
+        f"{identity.batch_size}, sampler {sampler.name}({parameters})",
     ):
         _say(console, line)
 
@@ -218,13 +218,9 @@ def _print_rest(found: Survey, console: Console) -> None:
     account = f"{lost} lost, {doubled} doubled" if known else f"{doubled} doubled, lost unknown"
     _say(
         console,
-        f"{_counted(len(found.checkpoints), 'checkpoint')}, {account}, {_counted(len(found.problems), 'problem')}, "
+        f"{counted(len(found.checkpoints), 'checkpoint')}, {account}, {counted(len(found.problems), 'problem')}, "
         f"{len(found.not_checked)} not checked: {found.verdict}",
     )
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _say(console: Console, text: str) -> None:

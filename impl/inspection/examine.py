@@ -23,6 +23,7 @@ from ..checkpointing.validation import (
     without_buffered,
 )
 from ..errors import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatible, CleancutError
+from ..in_words import counted
 from ..store import names
 from ..store.catalogue import Candidate
 from ..store.files import Files
@@ -144,7 +145,8 @@ def _check_meaning(reader: CheckpointReader, found: Examined) -> None:
     entries, subtracted = without_buffered(documents)
     if subtracted:
         found.notices.append(
-            f"{reader.name}: {len(subtracted)} groups are in ledger and buffer; a restore keeps the buffer's copy."
+            f"{reader.name}: {counted(len(subtracted), 'group is', 'groups are')} in ledger and buffer; a restore "
+            "keeps the buffer's copy."
         )
     snapshot = ledger_snapshot(entries, documents.trainer, documents.trainer.next_admission)
     check_settled(documents, snapshot.accounts)
@@ -174,17 +176,21 @@ def _note_imbalance(found: Examined, ownership: Ownership) -> None:
     """Say what a resume from here would lose or do twice."""
     if ownership.ahead.count > _ABSURD:
         raise CheckpointCorrupt(
-            f"{found.name} gives an owner to {ownership.ahead.count} prompts that no dataset has: {ownership.ahead}. "
-            "It was edited; restore another checkpoint."
+            f"{found.name} gives an owner to {counted(ownership.ahead.count, 'prompt')} that no dataset has: "
+            f"{ownership.ahead}. It was edited; restore another checkpoint."
         )
-    for keys, what in (
-        (ownership.lost, "lost: {} prompts were handed out and nobody owns them: {}. A resume never draws them again"),
-        (ownership.doubled, "doubled: {} prompts have two owners: {}"),
-        (ownership.ahead, "doubled: {} prompts have an owner and were never handed out: {}. A resume draws them again"),
+    lost, doubled, ahead = ownership.lost, ownership.doubled, ownership.ahead
+    for keys, what, then in (
+        (lost, f"lost: {counted(lost.count, 'prompt')} handed out with no owner", "A resume never draws it again. "),
+        (doubled, f"doubled: {counted(doubled.count, 'prompt')} with two owners", ""),
+        (
+            ahead,
+            f"doubled: {counted(ahead.count, 'prompt')} with an owner, and never handed out",
+            "A resume draws it. ",
+        ),
     ):
         if keys.count:
-            said = what.format(keys.count, keys)
-            found.note("unbalanced", f"{found.name}: {said}. Restore an earlier checkpoint.")
+            found.note("unbalanced", f"{found.name}: {what}: {keys}. {then}Restore an earlier checkpoint.")
 
 
 def _ownership(documents: Documents, found: Examined) -> Ownership:
@@ -212,8 +218,8 @@ def _handed_out(state: dict[str, Any]) -> HandedOut | None:
     length, seed, epoch, position = place
     if not (length > 0 and epoch >= 0 and 0 <= position <= length):
         raise CheckpointCorrupt(
-            f"the loader stands at place {position} of epoch {epoch} in a dataset of {length} prompts, which is no "
-            "place. The file was edited; restore another checkpoint."
+            f"the loader stands at place {position} of epoch {epoch} in a dataset of {counted(length, 'prompt')}, "
+            "which is no place. The file was edited; restore another checkpoint."
         )
     return HandedOut(length, seed, epoch, position)
 

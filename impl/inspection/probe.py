@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..errors import UsageError
+from ..in_words import counted
 from ..store.durable_file import remove_tree, replace_durably, write_durably
 from ..store.files import Files, read_front
 from ..store.names import STAGING_PREFIX
@@ -131,7 +132,7 @@ def _replaces_whole(files: Files, place: str) -> str | None:
             while process.poll() is None:
                 content = _content(files, path)
                 if len(content) != 1000 or content != content[:5] * 200:
-                    return f"a reader saw {len(content)} bytes that are no whole version"
+                    return f"a reader saw {counted(len(content), 'byte')}, which is no whole version"
         except FileNotFoundError:
             return "a reader found no file while it was replaced"
         finally:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..errors import CheckpointCorrupt, UsageError
+from ..in_words import counted, none_valid
 from ..store import names
 from ..store.catalogue import Catalogue, scan
 from ..store.files import Files, read_front
@@ -93,7 +94,9 @@ def survey(files: Files, root: str, *, digests: bool, note: Callable[[str], None
     notices += _remarks(present, latest)
     leftovers = tuple(Leftover(name, _size(f"{root}/{name}")) for name in catalogue.leftovers)
     if leftovers and lock.state == "free":
-        notices.append(f"{len(leftovers)} leftovers of a save that did not end; the next save removes them.")
+        notices.append(
+            f"{counted(len(leftovers), 'leftover')} of a save that did not end; the next save removes what is left."
+        )
     return Survey(
         root=root,
         at=now,
@@ -132,7 +135,7 @@ def _resume(checkpoints: list[Examined]) -> Resume:
             reason += "; but it holds the trainer alone, so only a run with recovery=False does"
         return Resume(each.name, reason, False)
     if passed_over:
-        return Resume(None, f"none of the {len(passed_over)} checkpoints is valid, so a resume is refused", True)
+        return Resume(None, f"{none_valid(len(passed_over))}, so a resume is refused", True)
     return Resume(None, "there is no checkpoint yet; a run begins anew", False)
 
 

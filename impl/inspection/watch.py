@@ -20,9 +20,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import UsageError
+from ..in_words import age_in_words, counted, size_in_words
 from ..store.posix_files import PosixFiles
 from .examine import Examined
-from .in_words import age_in_words, size_in_words
 from .ownership import OWNERS
 from .survey import Survey, survey
 
@@ -159,7 +159,7 @@ def picture(watch: Watch) -> Group:
             *(str(owned.get(owner, "?")) for owner in OWNERS),
         )
     holder = f" by {found.lock.holder}" if found.lock.state == "held" and found.lock.holder else ""
-    lines = [f"{found.root}: lock {found.lock.state}{holder}, {len(found.checkpoints)} checkpoints"]
+    lines = [f"{found.root}: lock {found.lock.state}{holder}, {counted(len(found.checkpoints), 'checkpoint')}"]
     lines += [
         f"{'under way' if found.lock.state == 'held' else 'left over'}: {each.name}, {size_in_words(each.bytes)}"
         for each in found.leftovers

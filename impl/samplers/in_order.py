@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..arguments import require_count
 from ..errors import InvariantViolated
+from ..in_words import counted
 from .protocol import SlotView
 from .step_sampler import StepSampler, require_selection
 
@@ -43,8 +44,9 @@ class InOrderSampler(StepSampler):
         )
         if len(chosen) > target:
             raise InvariantViolated(
-                f"step {version} needs {target} groups and {len(chosen)} ready ones carry its stamp. A step was "
-                "admitted twice or a shortfall credited too often."
+                f"step {version} needs {counted(target, 'group')} and "
+                f"{counted(len(chosen), 'ready one carries', 'ready ones carry')} its stamp. A step was admitted twice "
+                "or a shortfall credited too often."
             )
         return chosen if len(chosen) == target else ()
 

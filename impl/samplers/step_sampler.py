@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..arguments import require_count, require_cut, require_kind
 from ..errors import CheckpointCorrupt, CheckpointIncompatible, InvariantViolated, UsageError
+from ..in_words import counted
 from ..wakeup import Wakeup
 from .protocol import Occupants, SamplerState, SlotView
 
@@ -125,9 +126,10 @@ class StepSampler(ABC):
         if self.stamped and not self.step_is_free(step):
             occupants = self._occupants(step) if self._occupants is not None else ()
             raise InvariantViolated(
-                f"step {step} is to be admitted, but {len(occupants)} groups are stamped with it already. The dispatch "
-                f"cursor ({self._cursor}) is behind the buffer or the ledger, as after a checkpoint whose parts were "
-                "read at different instants. Nothing was discarded; restore an earlier checkpoint."
+                f"step {step} is to be admitted, but {counted(len(occupants), 'group is', 'groups are')} stamped with "
+                f"it already. The dispatch cursor ({self._cursor}) is behind the buffer or the ledger, as after a "
+                "checkpoint whose parts were read at different instants. Nothing was discarded; restore an earlier "
+                "checkpoint."
             )
         return self._admit_step(step)
 
@@ -157,8 +159,8 @@ class StepSampler(ABC):
         total = self._shortfalls.get(step, 0) + missing
         if total > self.groups_per_step:
             raise InvariantViolated(
-                f"step {step} would fall short by {total} of {self.groups_per_step} groups. A lost group was credited "
-                "twice; each is credited once, in the section that drops it."
+                f"step {step} would fall short by {total} of {counted(self.groups_per_step, 'group')}. A lost group "
+                "was credited twice; each is credited once, in the section that drops it."
             )
         if total:
             self._shortfalls[step] = total

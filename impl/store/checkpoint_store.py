@@ -144,10 +144,11 @@ class CheckpointStore:
         """Write a checkpoint and make it durable. `fill` writes its files and returns the counts for the manifest.
 
         `durable` is called as soon as the checkpoint counts, where something is still to be removed: that may take as
-        long as a good part of the writing, and nobody need wait for it. It must not raise.
+        long as a good part of the writing, and nobody need wait for it.
 
         Raises StoreFull, StoreFailed, StoreBusy, or what `fill` raised; nothing was published then, unless the very
-        last fsync failed: the checkpoint may be there then, whole, and is not counted on.
+        last fsync failed: the checkpoint may be there then, whole, and is not counted on. What goes wrong once it
+        counts, whatever it is, is a notice of `Published` and a warning in the log.
         """
         if not self.is_open:
             raise InvariantViolated("a checkpoint was to be published before the store was opened. Open it first.")
@@ -155,6 +156,8 @@ class CheckpointStore:
         staging = f"{self.root}/{names.staging_name(draft.sequence, self._identity.token())}"
         try:
             manifest = self._stage(staging, draft, fill)
+            known = retention.Known.of(draft.name, manifest)
+            size = sum(record.length for record in manifest.files.values())
             self._lock.check_fence()
             self._abandoned.add(draft.name)
             with translated(f"publishing {self.root}/{draft.name}"):
@@ -164,13 +167,16 @@ class CheckpointStore:
             self._leftovers = True
             self._remove_leftovers()
             raise
+        # Durable: below here every step is `_tolerated`, so that no fault of one reads as a checkpoint that failed.
         self._abandoned.discard(draft.name)
-        self._known[draft.name] = retention.Known.of(draft.name, manifest)
-        size = sum(record.length for record in manifest.files.values())
+        self._known[draft.name] = known
         published = Published(manifest, size, (*self._point_to(draft.name), *self._retire()))
+        untold: tuple[str, ...] = ()
         if self._leftovers and durable is not None:
-            durable(published)
-        return replace(published, notices=(*published.notices, *self._remove_leftovers()))
+            untold = self._tolerated(
+                lambda: durable(published), f"{draft.name} is durable, and whoever waits is not told before old ones go"
+            )
+        return replace(published, notices=(*published.notices, *untold, *self._remove_leftovers()))
 
     def close(self) -> None:
         """Give the lock back. The store can be opened again."""
@@ -196,20 +202,21 @@ class CheckpointStore:
         return manifest
 
     def _point_to(self, name: str) -> tuple[str, ...]:
-        try:
-            # Not synced: nothing reads it, and a power cut may leave it one save behind.
-            replace_whole(self._files, self.root, names.LATEST, f"{name}\n".encode("ascii"), self._identity.token())
-        except OSError as error:
-            self._leftovers = True
-            return self._notice(f"{name} is durable, but {names.LATEST} still names an older checkpoint: {error}")
-        return ()
+        def replace_hint() -> None:
+            try:
+                # Not synced: nothing reads it, and a power cut may leave it one save behind.
+                replace_whole(self._files, self.root, names.LATEST, f"{name}\n".encode("ascii"), self._identity.token())
+            except Exception:
+                self._leftovers = True
+                raise
+
+        return self._tolerated(replace_hint, f"{name} is durable, but {names.LATEST} still names an older checkpoint")
 
     def _retire(self) -> tuple[str, ...]:
         """Take old checkpoints out of the catalogue; their files go with the other leftovers."""
-        going = [*sorted(self._abandoned), *retention.removable(self._known.values(), self._keep)]
-        if not going:
-            return ()
-        try:
+
+        def rename_old() -> None:
+            going = [*sorted(self._abandoned), *retention.removable(self._known.values(), self._keep)]
             # Renamed first: a removal that is cut short must not leave a directory that looks like a checkpoint.
             for name in going:
                 # Missing: an abandoned name that never came to be, or somebody removed it by hand.
@@ -218,23 +225,23 @@ class CheckpointStore:
                 self._known.pop(name, None)
                 self._abandoned.discard(name)
                 self._leftovers = True
-            self._files.fsync_dir(self.root)
-        except OSError as error:
-            return self._notice(f"an old checkpoint could not be removed, the next save tries again: {error}")
-        return ()
+            if going:
+                self._files.fsync_dir(self.root)
+
+        return self._tolerated(rename_old, "an old checkpoint could not be removed, the next save tries again")
 
     def _remove_leftovers(self) -> tuple[str, ...]:
         """Remove what failed or killed attempts left. Never an error: what stays is tried again by the next save."""
-        if not self._leftovers:
-            return ()
-        try:
+
+        def remove() -> None:
             for name in self._files.listdir(self.root):
                 if names.is_leftover(name):
                     self._remove_leftover(name)
-        except OSError as error:
-            return self._notice(f"leftovers of an earlier save stay until the next one: {error}")
-        self._leftovers = False
-        return ()
+            self._leftovers = False
+
+        return (
+            self._tolerated(remove, "leftovers of an earlier save stay until the next one") if self._leftovers else ()
+        )
 
     def _remove_leftover(self, name: str) -> None:
         # Renamed first: where the file system lost the lock, its writer may still live and be about to publish it. That
@@ -245,6 +252,17 @@ class CheckpointStore:
             name = doomed
         remove_tree(self._files, f"{self.root}/{name}")
 
-    def _notice(self, text: str) -> tuple[str, ...]:
-        _log.warning("%s: %s", self.root, text)
-        return (text,)
+    def _tolerated(self, step: Callable[[], None], consequence: str) -> tuple[str, ...]:
+        """Do something that no checkpoint stands or falls with. What goes wrong, an OSError or not, is a notice."""
+        try:
+            step()
+        except OSError as error:
+            notice = f"{consequence}: {error}"
+            _log.warning("%s: %s", self.root, notice)
+        except Exception as error:
+            # Nothing that a disk does, so somebody has to look for the place.
+            notice = f"{consequence}: {error!r}"
+            _log.warning("%s: %s", self.root, notice, exc_info=error)
+        else:
+            return ()
+        return (notice,)

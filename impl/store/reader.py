@@ -13,6 +13,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import CheckpointCorrupt, CheckpointDamaged
+from ..in_words import counted
 from . import names, strict_json
 from .failures import READING, store_error
 from .files import Files
@@ -99,8 +100,8 @@ class CheckpointReader:
             yield chunk
         if length != record.length or digest.hexdigest() != record.sha256:
             raise CheckpointDamaged(
-                f"{self.name}/{member} is damaged: {length} bytes were read and their sha256 is not the one in the "
-                f"manifest. The disk or a tool changed it after it was published. {self._way_out}"
+                f"{self.name}/{member} is damaged: {counted(length, 'byte was', 'bytes were')} read, and the sha256 is "
+                f"not the one in the manifest. The disk or a tool changed it after it was published. {self._way_out}"
             )
         self._verified.add(member)
 
@@ -110,8 +111,8 @@ class CheckpointReader:
         size = self._regular_size(member)
         if size != record.length:
             raise CheckpointDamaged(
-                f"{self.name}/{member} is damaged: it has {size} bytes, the manifest says {record.length}. It was cut "
-                f"short or changed after it was published. {self._way_out}"
+                f"{self.name}/{member} is damaged: it has {counted(size, 'byte')}, the manifest says {record.length}. "
+                f"It was cut short or changed after it was published. {self._way_out}"
             )
 
     def _check_directory(self, directory: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import CheckpointCorrupt, UsageError
+from ..in_words import counted
 from .files import Buffer
 from .manifest import TensorRecord
 
@@ -61,8 +62,8 @@ def to_pieces(tensors: Mapping[str, torch.Tensor], where: str) -> tuple[Iterator
     header = _header(order, forms)
     if len(header) > HEADER_LIMIT:
         raise UsageError(
-            f"{where}: {len(records)} tensors need a header of {len(header)} bytes, and the format ends at "
-            f"{HEADER_LIMIT}. Spread them over several files."
+            f"{where}: {counted(len(records), 'tensor needs', 'tensors need')} a header of "
+            f"{counted(len(header), 'byte')}, and the format ends at {HEADER_LIMIT}. Spread them over several files."
         )
 
     def pieces() -> Iterator[Buffer]:
@@ -78,7 +79,7 @@ def check_key(key: str, where: str) -> None:
     if type(key) is not str:
         reason = f"it is a {type(key).__name__}, not a text"
     elif len(key) > KEY_LIMIT:
-        reason = f"it has {len(key)} characters, more than {KEY_LIMIT}"
+        reason = f"it has {counted(len(key), 'character')}, more than {KEY_LIMIT}"
     elif "\0" in key:
         reason = "it holds a NUL"
     elif key == "__metadata__":

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from ..errors import CheckpointCorrupt
+from ..in_words import counted
 from . import strict_json
 from .manifest import TensorRecord
 from .tensor_format import HEADER_LIMIT, stored_form
@@ -77,8 +78,8 @@ class HeaderCollector:
         announced = int.from_bytes(self._head[:_LENGTH_BYTES], "little")
         if len(self._head) < _LENGTH_BYTES or announced > min(HEADER_LIMIT, length - _LENGTH_BYTES):
             raise CheckpointCorrupt(
-                f"{where} is no proper safetensors file: it has {length} bytes and announces a header of {announced}. "
-                "Do not trust it; restore another checkpoint."
+                f"{where} is no proper safetensors file: it has {counted(length, 'byte')} and announces a header of "
+                f"{announced}. Do not trust it; restore another checkpoint."
             )
         plain = strict_json.decode_plain(bytes(self._head[_LENGTH_BYTES:]), where)
         if isinstance(plain, dict):
@@ -100,7 +101,7 @@ def _check_offsets(spans: Iterable[tuple[int, int]], payload: int, where: str) -
             raise _mixed(where, f"its tensors lie at {begin} to {end} where {reached} was expected")
         reached = end
     if reached != payload:
-        raise _mixed(where, f"its tensors take {reached} bytes and the payload has {payload}")
+        raise _mixed(where, f"its tensors take {counted(reached, 'byte')} and the payload has {payload}")
 
 
 def _mixed(where: str, what: str) -> CheckpointCorrupt:

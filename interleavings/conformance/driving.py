@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Protocol
 
+from ..in_words import counted
+
 # Turns of the loop that a step gets before it counts as left waiting. Nothing here waits for time to pass.
 TURNS = 60
 
@@ -143,7 +145,7 @@ def _complaints(controller: Any, property: str) -> list[str]:
         if len(who) < least:
             found.append(f"key {key} was handed out and has no owner on disk: it is lost")
         elif most is not None and len(who) > most:
-            found.append(f"key {key} has {len(who)} owners on disk: {', '.join(who)}")
+            found.append(f"key {key} has {counted(len(who), 'owner')} on disk: {', '.join(who)}")
     if most is not None:
         strangers = {key: who for key, who in owners.items() if key not in handed_out}
         found += [f"key {key} was not handed out and is owned by {who}" for key, who in strangers.items()]

@@ -17,7 +17,7 @@ SCENARIO = run_with_crashes(
     "epoch",
     "2 epochs of 1 prompt: the end of an epoch, and of the data, against a save, with a crash anywhere",
     CutScope(batches=1, batch_size=1, lookahead=0, saves=4, crashes=1, epochs=2),
-    Pinned(states=1_783, schedules=140_564_732_544_000),
+    Pinned(states=1_497, schedules=7_839_225_561_600),
     generation_seconds=1.0,
     save_period=None,
     save_deadline=1.5,

@@ -21,6 +21,7 @@ from spec.cut import cut as machine
 
 from ..errors import Violation
 from ..follower import Coverage, Follower, Remembered, Resumed
+from ..in_words import counted
 from ..refinement import Prompts, Saves, cut_model, follow_cut, restored_state
 from ..subject import Subject
 from ..walkers import register_walker
@@ -175,13 +176,13 @@ class Life(WholeRun):
             raise Violation(
                 "trained_matches_trainer",
                 f"the run {what} at version {controller.progress.version}, and its trainer has done "
-                f"{len(self.model.steps)} steps",
+                f"{counted(len(self.model.steps), 'step')}",
             )
-        counted = sorted((span.epoch, index) for span in accounts.trained for index in range(span.first, span.last + 1))
-        if self.model.seen() != counted:
+        settled = sorted((span.epoch, index) for span in accounts.trained for index in range(span.first, span.last + 1))
+        if self.model.seen() != settled:
             raise Violation(
                 "trained_once",
-                f"the run {what}, and its accounts say trained: {counted}, where the trainer has seen "
+                f"the run {what}, and its accounts say trained: {settled}, where the trainer has seen "
                 f"{self.model.seen()}",
             )
 

@@ -16,7 +16,7 @@ SCENARIO = run_with_crashes(
     "open_step",
     "claim, write-back and finish of 1 prompt against a rollout snapshot, with a crash anywhere",
     CutScope(batches=1, batch_size=1, lookahead=0, saves=4, crashes=1, snapshots=1, write_back=1),
-    Pinned(states=5_830, schedules=29_111_098_992_316_542_312),
+    Pinned(states=4_561, schedules=180_182_284_287_767_232),
     generation_seconds=2.0,
     save_period=None,
     save_deadline=1.5,

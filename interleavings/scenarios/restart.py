@@ -15,7 +15,7 @@ SCENARIO = run_with_crashes(
     "restart",
     "1 prompt, saved while it is generated and at the end; crashes anywhere, restores, crashes again, finishes",
     CutScope(batches=1, batch_size=1, lookahead=0, saves=4, crashes=2),
-    Pinned(states=7_523, schedules=29_427_536_753_323_377_306_624),
+    Pinned(states=6_145, schedules=1_711_003_423_545_122_305_536),
     generation_seconds=1.0,
     save_period=None,
     save_deadline=0.6,

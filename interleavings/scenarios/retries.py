@@ -84,7 +84,7 @@ SCENARIO = whole_run(
     "2 groups, one generation at a time: one fails once, one for good, backing off meanwhile, against a save each step",
     SCOPE,
     cut_model(SCOPE),
-    Pinned(states=2_373, schedules=29_320_943_134_680),
+    Pinned(states=2_334, schedules=1_466_047_156_734),
     turns=False,
     quick=False,
     timers="anytime",

@@ -28,6 +28,6 @@ def of_sampler(name: str, number: int, pinned: Pinned) -> Scenario:
     )
 
 
-BY_WEIGHT = of_sampler("weight_fifo", WEIGHT_FIFO, Pinned(states=2_853, schedules=620_596_974_960))
-FIRST_READY = of_sampler("ready_first", READY_FIRST, Pinned(states=2_853, schedules=620_596_974_960))
-IN_A_WINDOW = of_sampler("windowed", WINDOWED, Pinned(states=1_968, schedules=620_596_974_960))
+BY_WEIGHT = of_sampler("weight_fifo", WEIGHT_FIFO, Pinned(states=2_788, schedules=31_029_848_748))
+FIRST_READY = of_sampler("ready_first", READY_FIRST, Pinned(states=2_788, schedules=31_029_848_748))
+IN_A_WINDOW = of_sampler("windowed", WINDOWED, Pinned(states=1_929, schedules=31_029_848_748))

@@ -26,6 +26,7 @@ from spec.cut.state import OUTSIDE_WINDOW
 
 from ..errors import Violation
 from ..follower import Coverage, Follower, Remembered, View
+from ..in_words import counted
 from ..refinement import Prompts, follow_cut, image_of_files, image_of_machine, owners_of_files
 from ..refinement.images import handed_out_count
 from ..subject import Subject
@@ -270,7 +271,7 @@ def _owners_in_words(key: tuple[int, int], owners: list[str]) -> str:
             f"{_named(key)} has no owner: it is behind the loader's cursor, and neither in the ledger nor in the "
             "buffer, the spare pool or the accounts; a run that resumes here never draws it again"
         )
-    return f"{_named(key)} has {len(owners)} owners, {' and '.join(owners)}, where it must have exactly one"
+    return f"{_named(key)} has {counted(len(owners), 'owner')}, {' and '.join(owners)}, where it must have exactly one"
 
 
 def whole_run(

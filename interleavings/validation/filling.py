@@ -10,6 +10,7 @@ from spec.cut.scope import IN_ORDER
 from spec.cut.state import DROPPED, READY
 from spec.expression import Vector
 
+from ..in_words import counted
 from .open_state import ANY_NUMBER
 from .protocol import Protocol
 
@@ -79,7 +80,8 @@ class Filling:
         size = s.last_batch if last else whole
         if protocol.loader_known and len(keys) != size:
             raise protocol.refused(
-                f"the loader hands out {len(keys)} prompts, and this batch of the epoch has {size}; whole ones {whole}"
+                f"the loader hands out {counted(len(keys), 'prompt')}, and this batch of the epoch has {size}; whole "
+                f"ones {whole}"
             )
         wrong = next((key for key in keys if key[0] != s.epoch), None)
         if wrong is not None:
@@ -114,7 +116,8 @@ class Filling:
         taken = [p for p in spares if not s.spare[p]]
         found = [protocol.prompts.of_key(key) for key in keys]
         if found != taken:
-            raise protocol.refused(f"the machine takes {len(taken)} spares, the oldest first; these are others")
+            right = counted(len(taken), "spare")
+            raise protocol.refused(f"the machine takes {right}, the oldest first; these are others")
         dropped = [p for p in taken if s.account[p] == DROPPED]
         if bool(dropped) != (event.fields["reason"] is not None):
             raise protocol.refused(

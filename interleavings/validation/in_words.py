@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..in_words import counted
 from .validating import NOT_SHOWN, Refusal, Validation
 
 
@@ -18,18 +19,17 @@ def lines_about(result: Validation) -> Iterator[str]:
         yield f"events of the program itself, which no machine has: {named}"
     if result.restores > result.restores_compared:
         apart = result.restores - result.restores_compared
-        yield f"{apart} restores go on from a checkpoint that these traces do not show being saved; taken as they say"
+        yield (
+            f"{counted(apart, 'restore goes', 'restores go')} on from a checkpoint that these traces do not show being "
+            "saved; taken at its word"
+        )
     for what in NOT_SHOWN:
         yield f"a trace does not show: {what}"
     yield (
-        f"validate: {result.verdict}, {_counted(result.events, 'event')} in {_counted(result.lines, 'line')}, "
-        f"{_counted(result.segments, 'segment')} ({result.cut_short} cut short), "
-        f"{_counted(result.restores, 'restore')}, at most {_counted(result.most_alive, 'prompt')} alive at once"
+        f"validate: {result.verdict}, {counted(result.events, 'event')} in {counted(result.lines, 'line')}, "
+        f"{counted(result.segments, 'segment')} ({result.cut_short} cut short), "
+        f"{counted(result.restores, 'restore')}, at most {counted(result.most_alive, 'prompt')} alive at once"
     )
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _refused(refusal: Refusal) -> Iterator[str]:

@@ -10,6 +10,7 @@ from spec.cut import cut
 from spec.cut.scope import IN_ORDER, WEIGHT_FIFO, WINDOWED
 from spec.cut.state import ADMITTED, NO_ENTRY, NO_SLOT, READY, RESERVED
 
+from ..in_words import counted
 from .open_state import ANY_NUMBER, OpenState, Sparse
 from .protocol import Protocol
 from .refused import Refused
@@ -126,7 +127,7 @@ def _number(value: int | None, otherwise: int) -> int:
 
 def _short(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= 160 else f"{text[:150]} … ({len(text)} characters)"
+    return text if len(text) <= 160 else f"{text[:150]} … ({counted(len(text), 'character')})"
 
 
 # -- what the run goes on with

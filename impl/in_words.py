@@ -1,6 +1,16 @@
-"""Sizes and ages as a person reads them."""
+"""Counts, sizes and ages as a person reads them."""
 
 from __future__ import annotations
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """A number of things: `1 group`, `2 groups`. Give `many` where it is not `one` with an s, or where a verb comes."""
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
+def none_valid(checkpoints: int) -> str:
+    """That of so many checkpoints no resume can take one."""
+    return "the only checkpoint is not valid" if checkpoints == 1 else f"none of the {checkpoints} checkpoints is valid"
 
 
 def size_in_words(size: int) -> str:
