@@ -135,7 +135,7 @@ async def test_what_this_version_does_not_know_is_refused_and_not_passed_over(tm
         ({"length": 20}, r"dataset_length: 16 in the checkpoint, 20 here.*|dataset_digest"),
         ({"batch_size": 2}, r"batch_size: 4 in the checkpoint, 2 here"),
         ({"lookahead": 6}, r"sampler: "),
-        ({"sampler": WindowedSampler(2)}, r"windowed"),
+        pytest.param({"sampler": WindowedSampler(2)}, r"windowed", id="windowed"),
         ({"generations": 8}, r"generations: None in the checkpoint, 8 here"),
     ],
     ids=str,

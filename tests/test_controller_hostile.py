@@ -70,6 +70,9 @@ async def test_a_train_step_that_swallows_its_cancellation_is_counted_and_is_the
 class OddShape:
     shape = None
 
+    def __repr__(self) -> str:
+        return "OddShape()"
+
 
 @pytest.mark.parametrize("rows", [None, {}, [], 3, {"tokens": 3}, {"tokens": OddShape()}, {1: OddShape()}], ids=repr)
 async def test_rows_of_a_wrong_form_end_the_run_with_what_is_wrong(rows: object) -> None:
