@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import random
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from lease_hosts import LEASE, Part, cut, hosting, in_virtual_time, saving, slot, turns
 
-from impl import GuardUnreachable, LeaseExpired
+from impl import GuardUnreachable, LeaseExpired, errors
 from impl.leases import FenceOrder, LeaseHost, LeaseTable
 
 
@@ -157,3 +158,16 @@ def test_requests_are_not_each_a_reason_to_look_at_all_leases(monkeypatch: pytes
             assert len(looks) < 20
 
     history()
+
+
+def test_every_error_can_be_sent_to_another_process() -> None:
+    """A refusal comes to a holder elsewhere as it is; one that cannot be read there would hide what happened."""
+    found = [
+        kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.CleancutError)
+    ]
+    assert len(found) > 20
+    for kind in found:
+        error = kind("what", "trace.jsonl", 3) if kind is errors.TraceUnreadable else kind("what")
+        read = pickle.loads(pickle.dumps(error))
+        assert type(read) is kind
+        assert (str(read), vars(read)) == (str(error), vars(error)) == ("what", vars(error))

@@ -85,8 +85,8 @@ class LeaseTable:
 
     def __init__(self, epoch: int, duration: float, longest_hold: float | None = None) -> None:
         self.epoch = epoch
-        self.duration = _positive("lease", duration)
-        self.longest_hold = None if longest_hold is None else _positive("longest_hold", longest_hold)
+        self.duration = positive("lease", duration)
+        self.longest_hold = None if longest_hold is None else positive("longest_hold", longest_hold)
         self._leases: dict[str, Lease] = {}
         self._numbered: dict[int, str] = {}
         self._next = 1
@@ -221,7 +221,8 @@ class LeaseTable:
         return min(deadline, granted + self.longest_hold)
 
 
-def _positive(name: str, value: float) -> float:
+def positive(name: str, value: float) -> float:
+    """`value` as a time in seconds; UsageError when it is none, or no time at all."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
         raise UsageError(f"{name} is {value!r}, but must be a number of seconds greater than zero.")
     return float(value)

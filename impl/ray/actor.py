@@ -102,6 +102,8 @@ class BarrierActor:
                 await host.announce()
                 break
             except GuardUnreachable as silence:
+                if not isinstance(silence.__cause__, OSError):
+                    raise  # it is there, and not what it has to be: nobody is to wait for that
                 logger.warning("barrier %r is not open yet: %s", settings.name, silence)
                 await asyncio.sleep(TELL_AGAIN_SECONDS)
             except HostUnreachable:
@@ -118,11 +120,16 @@ class BarrierActor:
             return Answer(refusal=refusal)
 
     async def acquire(self, asking: Asking) -> Answer:
-        """Wait until a section is entered; its token."""
-        return await self._answer(lambda host: host.acquire(asking))
+        """Wait until a section is entered; its token, and the seconds that it is good."""
+
+        async def granted(host: LeaseHost) -> tuple[Token, float]:
+            token = await host.acquire(asking)
+            return token, host.renew(asking.request)
+
+        return await self._answer(granted)
 
     async def renew(self, request: str) -> Answer:
-        """A heartbeat."""
+        """A heartbeat; the seconds that the lease has now."""
         return await self._answer(lambda host: host.renew(request))
 
     async def release(self, request: str) -> Answer:
