@@ -182,7 +182,7 @@ class RayOwners:
                 f"--ray: not all of {self.number} owners have started within {PATIENCE_AT_THE_START:g} s; likely "
                 "cause: other work has the cluster's processors. Name fewer with --workers"
             ) from None
-        except errors.RayActorError as fault:
+        except (errors.RayActorError, errors.OutOfMemoryError) as fault:
             reason = str(fault).strip().splitlines()[-1]
             raise UnknownName(f"--ray: an owner cannot start in the cluster: {reason}") from None
 
@@ -195,7 +195,7 @@ class RayOwners:
         errors = self._ray.exceptions
         try:
             answers: list[Any] = self._ray.get(list(references))
-        except errors.RayActorError as gone:
+        except (errors.RayActorError, errors.OutOfMemoryError) as gone:
             raise OwnersLost(str(gone)) from None
         except errors.ObjectLostError as lost:
             raise LevelsLost(str(lost)) from None

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import ray
 from jumping_clock import run_in_virtual_time
-from ray.exceptions import ActorUnavailableError
+from ray.exceptions import ActorUnavailableError, OutOfMemoryError, RayError
 
 from impl import Cut
 from impl.leases import HostedBarrier, LeaseHost
@@ -41,6 +41,16 @@ def at_once() -> float:
     return 0.0
 
 
+def cut_off() -> RayError:
+    """What Ray raises when the process cannot be reached, or is being started anew."""
+    return ActorUnavailableError("The actor is temporarily unavailable", b"0" * 16)
+
+
+def killed_for_memory() -> RayError:
+    """What Ray raises when it has killed the process itself, also where it starts it anew."""
+    return OutOfMemoryError("1 worker(s) were killed due to the node running low on memory")  # type: ignore[no-untyped-call]
+
+
 class Method:
     """`handle.method`, of which only `remote` is used."""
 
@@ -55,6 +65,7 @@ class ActorHere:
         self._make, self._settings = make_operations, settings
         self.delay: Callable[[], float] = at_once
         self.there = True
+        self.error: Callable[[], RayError] = cut_off
         self.sent: list[str] = []
         self._inside: set[asyncio.Future[Any]] = set()
         # Kept, for the tasks of a process that ends are not collected one by one.
@@ -100,11 +111,11 @@ class ActorHere:
 
     def _require_there(self) -> None:
         if not self.there:
-            raise ActorUnavailableError("The actor is temporarily unavailable", b"0" * 16)
+            raise self.error()
 
     def _require_the_same(self, actor: BarrierActor) -> None:
         if actor is not self.actor:
-            raise ActorUnavailableError("The actor is temporarily unavailable", b"0" * 16)
+            raise self.error()
 
     async def host(self) -> LeaseHost:
         return await self.actor._host()

@@ -10,6 +10,7 @@ import functools
 import gc
 import itertools
 import random
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,12 +19,13 @@ import pytest
 pytestmark = pytest.mark.needs("ray")
 pytest.importorskip("ray", reason="ray: ray is not installed")
 
-from actors_here import LEASE, ActorHere, at_once, barrier_here, with_actors_here  # noqa: E402
+from actors_here import LEASE, ActorHere, at_once, barrier_here, cut_off, killed_for_memory, with_actors_here  # noqa: E402
+from ray.exceptions import RayError  # noqa: E402
 
 from impl import HostUnreachable, LeaseExpired, WrongLoop  # noqa: E402
-from impl.leases import LeaseHost, Token  # noqa: E402
+from impl.leases import FenceOrder, LeaseHost, Token  # noqa: E402
 from impl.ray import RayBarrier, RayCut  # noqa: E402
-from impl.ray.actor import Answer  # noqa: E402
+from impl.ray.actor import ActorGuard, Answer  # noqa: E402
 
 
 def now() -> float:
@@ -152,10 +154,22 @@ async def test_what_the_host_has_refused_is_over_here_at_once() -> None:
         assert not still_taken(cut, barrier)
 
 
-@with_actors_here
-async def test_the_patience_with_a_lost_host_counts_from_its_loss() -> None:
+@pytest.mark.parametrize("error", [cut_off, killed_for_memory])
+def test_the_patience_with_a_lost_host_counts_from_its_loss(
+    error: Callable[[], RayError], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A request that had waited in the queue for longer than that is asked again all the same."""
-    barrier, actor = barrier_here(patience=5.0)
+
+    @with_actors_here
+    async def history() -> None:
+        barrier, actor = barrier_here(patience=5.0)
+        actor.error = error
+        await lost_and_found(barrier, actor)
+
+    history(monkeypatch)
+
+
+async def lost_and_found(barrier: RayBarrier, actor: ActorHere) -> None:
     async with barrier.mutation("long") as cut:
         with barrier.detached():
             waiting = asyncio.create_task(counted(barrier, exclusive=True))
@@ -224,6 +238,22 @@ async def test_a_release_that_cannot_be_sent_hides_nothing() -> None:
         await fails()
     await asyncio.sleep(LEASE + 2)
     assert host.counts.lapsed == 1
+
+
+@with_actors_here
+async def test_a_part_whose_process_is_dead_is_not_waited_for_and_one_cut_off_is() -> None:
+    """Dead it writes nothing, and another in its place takes no token before it is told; cut off it might."""
+
+    def raises(error: Callable[[], RayError]) -> ActorGuard:
+        async def obey(order: FenceOrder) -> None:
+            raise error()
+
+        return ActorGuard(SimpleNamespace(obey=SimpleNamespace(remote=obey)))
+
+    order = FenceOrder(1, 1)
+    assert await raises(killed_for_memory).obey(order) is order
+    with pytest.raises(ConnectionError):
+        await raises(cut_off).obey(order)
 
 
 def test_a_holder_abandoned_with_its_loop_closed_gives_its_section_back(monkeypatch: pytest.MonkeyPatch) -> None:

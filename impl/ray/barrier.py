@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import RayError
 
 from ..barrier import UNSET, BarrierStatistics, Unset
 from ..barrier.admission import NEW
@@ -24,7 +24,7 @@ from ..barrier.detached import DetachedContext
 from ..errors import HostUnreachable, UsageError, WrongLoop
 from ..leases import FenceOrder, LeaseCounts, LeaseTable
 from ..leases.table import positive
-from .actor import CALLS_AT_ONCE, BarrierActor, MakeOperations, Settings
+from .actor import CALLS_AT_ONCE, LOST, BarrierActor, MakeOperations, Settings
 from .sections import RayCheckpoint, RayCut, RayMutation
 
 Section = TypeVar("Section", bound=RayCut)
@@ -108,7 +108,7 @@ class RayBarrier:
         try:
             actor = ray.get_actor(name, namespace)
             settings: Settings = await actor.settings.remote()
-        except (ValueError, AttributeError, RayActorError) as nowhere:
+        except (ValueError, AttributeError, RayError) as nowhere:
             raise HostUnreachable(f"there is no barrier {name!r} to connect to: {nowhere}") from nowhere
         return _of(actor, settings.name, settings.lease, patience)
 
@@ -160,10 +160,10 @@ class RayBarrier:
         self._require_loop()
         try:
             return (await getattr(self._actor, method).remote(*arguments)).taken()
-        except RayActorError as gone:
+        except LOST as gone:
             raise self._unreachable(gone) from gone
 
-    def _unreachable(self, gone: RayActorError) -> HostUnreachable:
+    def _unreachable(self, gone: RayError) -> HostUnreachable:
         return HostUnreachable(
             f"the process that hosts barrier {self.name!r} does not answer: {gone}. If it is gone for good, start the "
             "run again from the newest checkpoint; with max_restarts Ray starts it anew by itself."

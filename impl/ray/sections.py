@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
 
 import ray
-from ray.exceptions import RayActorError, RayError
+from ray.exceptions import RayError
 
 from ..barrier.admission import ENDED, LIVE, NEW
 from ..barrier.cut import HELD, Cut, Nested, outer_sections
 from ..errors import CleancutError, LeaseExpired, UsageError
 from ..leases import Asking, Token
+from .actor import LOST
 
 if TYPE_CHECKING:
     from .barrier import RayBarrier
@@ -79,7 +80,7 @@ class RayCut(Cut):
         except LeaseExpired as over:
             self._lost = over
             raise
-        except RayActorError as gone:
+        except LOST as gone:
             self._lost = LeaseExpired(
                 f"the process that hosts barrier {self.barrier.name!r} was lost, or cannot be reached, during "
                 f"operation {operation!r}, and the lease with it: whether it happened is not known here. Started anew, "
@@ -149,7 +150,7 @@ class RayCut(Cut):
             sent = monotonic()
             try:
                 token, left = (await self.barrier._actor.acquire.remote(asking)).taken()
-            except RayActorError as gone:
+            except LOST as gone:
                 if gone_since is None or self._heard > gone_since:
                     gone_since = monotonic()
                 if patience is not None and monotonic() - gone_since >= patience:
