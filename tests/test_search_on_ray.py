@@ -299,6 +299,36 @@ def test_states_of_a_killed_owner_are_taken_over(monkeypatch: pytest.MonkeyPatch
     assert (result.states, result.transitions, result.depth) == (pinned.states, pinned.transitions, pinned.depth)
 
 
+@pytest.mark.usefixtures("names_of_ray")
+def test_an_owner_that_dies_before_it_owns_anything_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiling takes memory; there is nothing yet that another could take over."""
+    begun = []
+
+    class DiesAsItCompiles:
+        """Sent by value, so that a worker need not import it from here."""
+
+        def __init__(self, plan: Any, number: int) -> None:
+            pass
+
+        def here(self) -> None:
+            pass
+
+        def prepare(self) -> None:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    wait = spec_on_ray.RayOwners._wait_for
+
+    def noting(self: Any, *arguments: Any) -> None:
+        wait(self, *arguments)
+        begun.append(arguments)
+
+    monkeypatch.setattr(spec_on_ray, "RayOwner", DiesAsItCompiles)
+    monkeypatch.setattr(spec_on_ray.RayOwners, "_wait_for", noting)
+    with pytest.raises(UnknownName, match="an owner cannot start"):
+        owned("cut", "small/failures")
+    assert len(begun) == 1  # all had started
+
+
 def test_search_by_owners_on_ray_that_is_stopped_says_what_it_covered() -> None:
     """Ctrl-C, and a limit of memory for all of them together."""
 
