@@ -127,9 +127,12 @@ class TraceUnreadable(CleancutError):
     """A line of a trace does not follow the schema. `path` and `line` (from 1) say where; line 0 is the whole file."""
 
     def __init__(self, message: str, path: str, line: int) -> None:
-        super().__init__(message)
+        super().__init__(message, path, line)  # all three, so that it can be sent to another process
         self.path = path
         self.line = line
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class CommittedTensorModified(CleancutError):

@@ -227,7 +227,7 @@ class RaySeat:
                     return against
                 self.begun = True
             answer: Learnt | Raised = self._ray.get(self.asked.popleft())
-        except self._ray.exceptions.RayActorError as gone:
+        except (self._ray.exceptions.RayActorError, self._ray.exceptions.OutOfMemoryError) as gone:
             self.asked.clear()
             how = (
                 f"({type(gone).__name__})" if self.begun else f"before they began: {str(gone).strip().splitlines()[-1]}"

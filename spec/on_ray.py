@@ -167,22 +167,22 @@ class RayOwners:
         self._kind = self._ray.remote(RayOwner).options(num_cpus=1)
         self._levels: list[list[Any]] = [[] for _ in range(self.number)]
         self.actors = [self._kind.remote(plan, owner) for owner in range(self.number)]
-        self._wait_for_all()
+        self._wait_for([actor.here.remote() for actor in self.actors], PATIENCE_AT_THE_START)
         # The first compiles what there is to compile; the others find it on disk, on the same machine at least.
-        self._ray.get(self.actors[0].prepare.remote())
+        self._wait_for([self.actors[0].prepare.remote()])
         for actor in self.actors[1:]:
             actor.prepare.remote()
 
-    def _wait_for_all(self) -> None:
+    def _wait_for(self, starting: list[Any], seconds: float | None = None) -> None:
         errors = self._ray.exceptions
         try:
-            self._ray.get([actor.here.remote() for actor in self.actors], timeout=PATIENCE_AT_THE_START)
+            self._ray.get(starting, timeout=seconds)
         except errors.GetTimeoutError:
             raise UnknownName(
                 f"--ray: not all of {self.number} owners have started within {PATIENCE_AT_THE_START:g} s; likely "
                 "cause: other work has the cluster's processors. Name fewer with --workers"
             ) from None
-        except errors.RayActorError as fault:
+        except (errors.RayActorError, errors.OutOfMemoryError) as fault:
             reason = str(fault).strip().splitlines()[-1]
             raise UnknownName(f"--ray: an owner cannot start in the cluster: {reason}") from None
 
@@ -195,7 +195,7 @@ class RayOwners:
         errors = self._ray.exceptions
         try:
             answers: list[Any] = self._ray.get(list(references))
-        except errors.RayActorError as gone:
+        except (errors.RayActorError, errors.OutOfMemoryError) as gone:
             raise OwnersLost(str(gone)) from None
         except errors.ObjectLostError as lost:
             raise LevelsLost(str(lost)) from None

@@ -96,9 +96,15 @@ class Part:
     def __init__(self) -> None:
         self._fence = Fence()
         self._written: list[str] = []
+        self._forgets = False
 
-    async def obey(self, order: FenceOrder) -> FenceOrder:
-        return self._fence.obey(order)
+    async def obey(self, order: FenceOrder) -> FenceOrder | None:
+        answer = self._fence.obey(order)
+        return None if self._forgets else answer
+
+    async def forget(self) -> None:
+        """Answer no order from here on, as one that was written wrong."""
+        self._forgets = True
 
     async def write(self, token: Token, what: str) -> str:
         try:
@@ -116,5 +122,5 @@ def remote_writer() -> Any:
     return ray.remote(Writer).options(num_cpus=0).remote()
 
 
-def remote_part() -> Any:
-    return ray.remote(Part).options(num_cpus=0).remote()
+def remote_part(name: str | None = None) -> Any:
+    return ray.remote(Part).options(num_cpus=0, name=name).remote()

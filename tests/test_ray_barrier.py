@@ -28,12 +28,13 @@ from impl import (  # noqa: E402
     BarrierClosed,
     BarrierReentered,
     DrainTimeout,
+    GuardUnreachable,
     HostUnreachable,
     LeaseExpired,
     StaleCut,
     UsageError,
 )
-from impl.ray import RayBarrier, RayCut  # noqa: E402
+from impl.ray import Fence, RayBarrier, RayCut  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 LEASE = 2.0
@@ -326,6 +327,20 @@ async def test_a_host_that_is_gone_for_good_is_said_to_be() -> None:
         await barrier.statistics()
     with pytest.raises(HostUnreachable, match="no barrier 'nowhere'"):
         await RayBarrier.connect("nowhere")
+    other = remote_part("something else")
+    with pytest.raises(HostUnreachable, match="no barrier 'something else'"):
+        await RayBarrier.connect("something else")
+    ray.kill(other)
+
+
+async def test_a_part_that_was_written_wrong_is_named_to_whoever_asks_first() -> None:
+    """Nobody waits for a part to come back that is there; and no error of Ray hides which one it is."""
+    part = remote_part()
+    barrier = RayBarrier.start(Counting, lease=LEASE, guards=[part])
+    await part.forget.remote()
+    with pytest.raises(GuardUnreachable, match=r"answered None.*return fence.obey"):
+        await counted(barrier)
+    ray.kill(barrier._actor)
 
 
 async def test_a_barrier_with_a_name_is_found_from_anywhere() -> None:
@@ -339,7 +354,18 @@ async def test_a_barrier_with_a_name_is_found_from_anywhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("argument", "wrong"), [("lease", 0), ("longest_hold", -1), ("drain_timeout", "1"), ("name", 7)]
+    ("argument", "wrong"),
+    [
+        ("lease", 0),
+        ("longest_hold", -1),
+        ("drain_timeout", "1"),
+        ("name", 7),
+        ("guard_timeout", 0),
+        ("guard_timeout", None),
+        ("patience", float("nan")),
+        ("guards", 7),
+        ("guards", [Fence()]),
+    ],
 )
 async def test_bad_arguments_are_refused_before_anything_is_started(argument: str, wrong: object) -> None:
     """By name, and not out of an actor that died at its start."""
@@ -347,3 +373,5 @@ async def test_bad_arguments_are_refused_before_anything_is_started(argument: st
         RayBarrier.start(Counting, **{argument: wrong})  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="make_operations is"):
         RayBarrier.start(None)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="patience is"):
+        await RayBarrier.connect("nowhere", patience=-1)

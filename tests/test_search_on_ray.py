@@ -61,6 +61,26 @@ def process_of(actor: Any) -> int:
     return number
 
 
+class AsRayNamesIt:
+    """The package, but that a process that is gone was killed by Ray itself, because memory ran low."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(ray, name)
+
+    def get(self, *arguments: Any, **options: Any) -> Any:
+        try:
+            return ray.get(*arguments, **options)
+        except ray.exceptions.RayActorError as gone:
+            raise ray.exceptions.OutOfMemoryError(str(gone)) from None
+
+
+@pytest.fixture(params=[ray, AsRayNamesIt()], ids=["killed", "killed for memory"])
+def names_of_ray(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray has two errors for an actor that is gone, and neither is a kind of the other."""
+    monkeypatch.setattr(on_ray, "imported_ray", lambda: request.param)
+    monkeypatch.setattr(spec_on_ray, "imported_ray", lambda: request.param)
+
+
 # --------------------------------------------------------------------------------------------------- the explorer
 
 
@@ -100,6 +120,7 @@ def test_scenario_is_the_same_on_ray() -> None:
     assert min(coverage.actions.values()) > 0
 
 
+@pytest.mark.usefixtures("names_of_ray")
 def test_work_of_a_killed_actor_is_done_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """SIGKILL in the middle of a search costs its work, not the answer."""
     started: list[Any] = []
@@ -246,6 +267,7 @@ def test_shortest_counterexample_is_found_on_ray() -> None:
     assert result.violation.states[0] == expected.violation.states[0]
 
 
+@pytest.mark.usefixtures("names_of_ray")
 def test_states_of_a_killed_owner_are_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """SIGKILL in the middle of a search of hundreds of thousands of states: all counts are the same."""
     hired: list[Any] = []
@@ -275,6 +297,36 @@ def test_states_of_a_killed_owner_are_taken_over(monkeypatch: pytest.MonkeyPatch
     assert replacing
     assert result.verdict == "holds"
     assert (result.states, result.transitions, result.depth) == (pinned.states, pinned.transitions, pinned.depth)
+
+
+@pytest.mark.usefixtures("names_of_ray")
+def test_an_owner_that_dies_before_it_owns_anything_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiling takes memory; there is nothing yet that another could take over."""
+    begun = []
+
+    class DiesAsItCompiles:
+        """Sent by value, so that a worker need not import it from here."""
+
+        def __init__(self, plan: Any, number: int) -> None:
+            pass
+
+        def here(self) -> None:
+            pass
+
+        def prepare(self) -> None:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    wait = spec_on_ray.RayOwners._wait_for
+
+    def noting(self: Any, *arguments: Any) -> None:
+        wait(self, *arguments)
+        begun.append(arguments)
+
+    monkeypatch.setattr(spec_on_ray, "RayOwner", DiesAsItCompiles)
+    monkeypatch.setattr(spec_on_ray.RayOwners, "_wait_for", noting)
+    with pytest.raises(UnknownName, match="an owner cannot start"):
+        owned("cut", "small/failures")
+    assert len(begun) == 1  # all had started
 
 
 def test_search_by_owners_on_ray_that_is_stopped_says_what_it_covered() -> None:

@@ -16,9 +16,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from contextvars import Context
 from time import monotonic
 from typing import Any, Protocol
@@ -26,9 +25,12 @@ from typing import Any, Protocol
 from ..errors import CleancutError, GuardUnreachable, HostUnreachable, LeaseExpired, UsageError
 from .fence import FenceOrder, Token
 from .hosted import HostedBarrier
-from .table import Asking, Lease, LeaseCounts, LeaseTable
+from .table import LAPSED, Asking, Lease, LeaseCounts, LeaseTable
 
 logger = logging.getLogger("cleancut.barrier")
+
+ENDS_REMEMBERED = 1024
+"""For how many requests the host knows that their end was told, should the request itself come after it."""
 
 TELL_AGAIN_SECONDS = 0.25
 """How long to wait before a part that did not answer is told again that a lease is over."""
@@ -48,8 +50,10 @@ class _Holding:
     def __init__(self) -> None:
         self.granted: asyncio.Future[Token] = asyncio.get_running_loop().create_future()
         self.over = asyncio.Event()
-        self.task: asyncio.Task[None] | None = None
         self.cut: Any = None
+        self.task: asyncio.Task[None]
+        # A task that is cancelled before its first step takes none, and would clear nothing away.
+        self.began = False
 
 
 class LeaseHost:
@@ -76,13 +80,12 @@ class LeaseHost:
         self._guard_timeout = guard_timeout
         self._clock = clock
         self._holdings: dict[str, _Holding] = {}
-        # A lease was asked for or granted, so the next one to lapse may be another.
-        self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._superseded = False
-        self._given_up: deque[str] = deque(maxlen=1024)
+        # Requests whose end was told, the newest of them: what comes of them later is late.
+        self._given_up: OrderedDict[str, None] = OrderedDict()
         # How often the clock is looked at, at least. When it was not, the host itself was stalled.
-        self._tick = table.duration / 8
+        self._tick = table.shortest / 8
         self._looked = clock()
         barrier.before_a_cut = self._before_a_cut
 
@@ -97,7 +100,6 @@ class LeaseHost:
         if asking.request in self._given_up:
             raise LeaseExpired(f"the request of {asking.holder} was withdrawn before it came.")
         self._table.ask(asking, self._time())
-        self._changed.set()
         holding = self._holdings.get(asking.request)
         if holding is None:
             holding = self._holdings[asking.request] = _Holding()
@@ -105,16 +107,17 @@ class LeaseHost:
             holding.task = asyncio.create_task(self._hold(asking, holding), name=asking.holder, context=Context())
         return await asyncio.shield(holding.granted)
 
-    def renew(self, request: str) -> None:
-        """A heartbeat, of a holder or of one that waits. LeaseExpired once its lease is over."""
-        self._table.renew(request, self._time())
+    def renew(self, request: str) -> float:
+        """A heartbeat, of a holder or of one that waits: the seconds that its lease has now, or LeaseExpired."""
+        return self._table.renew(request, self._time())
 
     def release(self, request: str) -> None:
         """Give a section back, or withdraw the request for it. Awaits nothing; nothing to do is no error."""
-        if request not in self._holdings:
-            # Messages may overtake: the request that it withdraws may be still on its way.
-            self._given_up.append(request)
-        self._end(request, cancel=True)
+        # Messages may overtake and come twice: the request that this ends may be still on its way.
+        self._given_up[request] = None
+        if len(self._given_up) > ENDS_REMEMBERED:
+            self._given_up.popitem(last=False)
+        self._end(request)
 
     def call(self, token: Token, operation: str, arguments: Sequence[Any]) -> object:
         """Run an operation with the cut of this lease, and return what it returns.
@@ -157,10 +160,12 @@ class LeaseHost:
         """Be inside the section of a lease, from its grant until it is given back or over."""
         request = asking.request
         try:
+            holding.began = True
+            if holding.over.is_set():
+                return
             async with self.barrier.leased(asking) as cut:
                 holding.cut = cut
                 holding.granted.set_result(self._table.grant(request, self._time()))
-                self._changed.set()
                 await holding.over.wait()
         except CleancutError as refusal:
             if not holding.granted.done():
@@ -169,19 +174,22 @@ class LeaseHost:
                 holding.granted.exception()
         finally:
             if not holding.granted.done():
-                holding.granted.set_exception(LeaseExpired(f"the request of {asking.holder} was withdrawn."))
+                lease = self._table.get(request)
+                lapsed = lease is not None and lease.standing is LAPSED
+                withdrawn = LeaseExpired(f"the request of {asking.holder} was withdrawn by its holder.")
+                holding.granted.set_exception(self._table.refusal(request) if lapsed else withdrawn)
                 holding.granted.exception()
             self._table.end(request)
             self._holdings.pop(request, None)
 
-    def _end(self, request: str, *, cancel: bool) -> None:
+    def _end(self, request: str) -> None:
         holding = self._holdings.get(request)
         if holding is None:
             self._table.end(request)
             return
-        lease = self._table.get(request)
         holding.over.set()
-        if cancel and holding.task is not None and (lease is None or lease.number is None):
+        lease = self._table.get(request)
+        if holding.began and lease is not None and lease.number is None:
             holding.task.cancel()
 
     # -- silence
@@ -190,12 +198,10 @@ class LeaseHost:
         """End the leases whose holders are silent. Runs as long as the host does; cancel it to stop."""
         self._looked = self._clock()
         while True:
-            self._changed.clear()
+            # What is asked for or granted meanwhile lapses later than the next tick.
             deadline = self._table.next_deadline
-            with suppress(TimeoutError):
-                until = self._tick if deadline is None else min(self._tick, deadline - self._clock())
-                async with asyncio.timeout(max(0.0, until)):
-                    await self._changed.wait()
+            until = self._tick if deadline is None else min(self._tick, deadline - self._clock())
+            await asyncio.sleep(max(0.0, until))
             self.end_silent_leases()
 
     def end_silent_leases(self) -> None:
@@ -236,7 +242,7 @@ class LeaseHost:
                     break
                 logger.warning("a lease that is over still holds its section: %s", refusal)
                 await asyncio.sleep(TELL_AGAIN_SECONDS)
-        self._end(lease.asking.request, cancel=True)
+        self._end(lease.asking.request)
 
     # -- parts in other processes
 
@@ -256,11 +262,23 @@ class LeaseHost:
                 f"({str(silence) or 'in time'}): it could still take a write of a section that is over, and no cut "
                 f"opens. Look for its process; the limit is guard_timeout, {self._guard_timeout:g} s."
             ) from silence
+        except Exception as fault:
+            raise self._disobeyed(f"failed ({_in_one_line(fault)})") from fault
+        for answer in answers:
+            if not isinstance(answer, FenceOrder):
+                raise self._disobeyed(f"answered {answer!r}, not what its fence knows")
         newest = max(answer.epoch for answer in answers)
         if newest > order.epoch:
             self._superseded = True
             self.barrier.close(f"a host of epoch {newest} has taken its place")
             self._refuse_when_superseded()
+
+    def _disobeyed(self, how: str) -> GuardUnreachable:
+        return GuardUnreachable(
+            f"a part that checks the tokens of barrier {self.barrier.name!r} was told which are void, and {how}: it "
+            "could still take a write of a section that is over, and no cut opens. Its method has to be "
+            "`obey(order)`, with `return fence.obey(order)` in it."
+        )
 
     def _refuse_when_superseded(self) -> None:
         if self._superseded:
@@ -275,3 +293,9 @@ class LeaseHost:
             there = ", ".join(n for n in dir(self._operations) if not n.startswith("_"))
             raise UsageError(f"operation is {name!r}, but what the host has are: {there or 'none'}.")
         return found  # type: ignore[no-any-return]
+
+
+def _in_one_line(fault: Exception) -> str:
+    """What was raised, also where the text is a report of another process with its traceback."""
+    lines = str(fault).strip().splitlines()
+    return f"{type(fault).__name__}: {lines[-1]}" if lines else type(fault).__name__

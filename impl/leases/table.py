@@ -85,8 +85,8 @@ class LeaseTable:
 
     def __init__(self, epoch: int, duration: float, longest_hold: float | None = None) -> None:
         self.epoch = epoch
-        self.duration = _positive("lease", duration)
-        self.longest_hold = None if longest_hold is None else _positive("longest_hold", longest_hold)
+        self.duration = positive("lease", duration)
+        self.longest_hold = None if longest_hold is None else positive("longest_hold", longest_hold)
         self._leases: dict[str, Lease] = {}
         self._numbered: dict[int, str] = {}
         self._next = 1
@@ -116,13 +116,14 @@ class LeaseTable:
         )
         return Token(self.epoch, number)
 
-    def renew(self, request: str, now: float) -> None:
-        """A heartbeat. LeaseExpired when the lease is over, also when it is only just: it is never brought back."""
+    def renew(self, request: str, now: float) -> float:
+        """A heartbeat: the seconds that the lease has now. LeaseExpired when it is over: it is never brought back."""
         lease = self._live(request)
         # What was heard of late is as silent as what was never heard of: the time decides, not who is asked first.
         if lease.deadline <= now:
-            raise self._over(request)
-        self._put(replace(lease, heard_of=now, deadline=self._no_later(now + self.duration, lease.granted)))
+            raise self.refusal(request)
+        renewed = replace(lease, heard_of=now, deadline=self._no_later(now + self.duration, lease.granted))
+        return self._put(renewed).deadline - now
 
     def lapse(self, now: float) -> tuple[Lease, ...]:
         """The leases whose time is up, oldest first, each once. From here on their tokens are void."""
@@ -171,6 +172,11 @@ class LeaseTable:
         return FenceOrder(self.epoch, self._floor, frozenset(self._void))
 
     @property
+    def shortest(self) -> float:
+        """How long a lease lasts at the least from its grant, in seconds."""
+        return self.duration if self.longest_hold is None else min(self.duration, self.longest_hold)
+
+    @property
     def next_deadline(self) -> float | None:
         """When the next lease lapses if nobody is heard of; None when there is none."""
         return min((x.deadline for x in self._leases.values() if x.standing is not LAPSED), default=None)
@@ -189,22 +195,8 @@ class LeaseTable:
         waiting, held = standings.count(ASKED), standings.count(HELD)
         return LeaseCounts(self.epoch, waiting, held, self._asked, self._granted, self._ended, self._lapsed)
 
-    def _put(self, lease: Lease) -> Lease:
-        self._leases[lease.asking.request] = lease
-        return lease
-
-    def _live(self, request: str) -> Lease:
-        lease = self._leases.get(request)
-        if lease is None or lease.standing is LAPSED:
-            raise self._over(request)
-        return lease
-
-    def _no_later(self, deadline: float, granted: float | None) -> float:
-        if self.longest_hold is None or granted is None:
-            return deadline
-        return min(deadline, granted + self.longest_hold)
-
-    def _over(self, request: str) -> LeaseExpired:
+    def refusal(self, request: str) -> LeaseExpired:
+        """The error for a lease that is over, with its holder where it is still known."""
         lease = self._leases.get(request)
         whose = "" if lease is None else f" of {lease.asking.holder} (kind {lease.asking.kind!r})"
         return LeaseExpired(
@@ -213,8 +205,24 @@ class LeaseTable:
             "another section and look again."
         )
 
+    def _put(self, lease: Lease) -> Lease:
+        self._leases[lease.asking.request] = lease
+        return lease
 
-def _positive(name: str, value: float) -> float:
+    def _live(self, request: str) -> Lease:
+        lease = self._leases.get(request)
+        if lease is None or lease.standing is LAPSED:
+            raise self.refusal(request)
+        return lease
+
+    def _no_later(self, deadline: float, granted: float | None) -> float:
+        if self.longest_hold is None or granted is None:
+            return deadline
+        return min(deadline, granted + self.longest_hold)
+
+
+def positive(name: str, value: float) -> float:
+    """`value` as a time in seconds; UsageError when it is none, or no time at all."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
         raise UsageError(f"{name} is {value!r}, but must be a number of seconds greater than zero.")
     return float(value)

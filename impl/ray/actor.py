@@ -16,7 +16,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ray.exceptions import ActorDiedError, RayActorError
+from ray.exceptions import (
+    ActorDiedError,
+    ActorUnschedulableError,
+    OutOfMemoryError,
+    RayActorError,
+    RayError,
+    RuntimeEnvSetupError,
+)
 
 from ..barrier import BarrierStatistics
 from ..errors import CleancutError, GuardUnreachable, HostUnreachable
@@ -26,6 +33,12 @@ from ..leases.host import TELL_AGAIN_SECONDS
 logger = logging.getLogger("cleancut.barrier")
 
 MakeOperations = Callable[[HostedBarrier], Any]
+
+DIED: tuple[type[RayError], ...] = (ActorDiedError, OutOfMemoryError, ActorUnschedulableError, RuntimeEnvSetupError)
+"""What Ray raises for an actor whose process is dead: not all of it is a RayActorError, as when Ray itself killed it
+because memory ran low. Another process may be on its way."""
+LOST: tuple[type[RayError], ...] = (RayActorError, *DIED)
+"""What Ray raises for a call that an actor has not answered and will not."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +74,13 @@ class ActorGuard:
         self._handle = handle
 
     async def obey(self, order: FenceOrder) -> FenceOrder:
-        """Tell it. An actor that died for good takes no writes; one that is being started anew has to be told later."""
+        """Tell it. A process that is dead takes no writes, and another in its place takes none before it is told."""
         try:
             answer: FenceOrder = await self._handle.obey.remote(order)
-        except ActorDiedError:
-            logger.warning("a part that checks tokens has died for good; it is not waited for")
+        except DIED as death:
+            logger.warning("a part that checks tokens has died (%s); it is not waited for", type(death).__name__)
             return order
-        except RayActorError as gone:
+        except LOST as gone:
             raise ConnectionError(str(gone)) from gone
         return answer
 
@@ -102,6 +115,8 @@ class BarrierActor:
                 await host.announce()
                 break
             except GuardUnreachable as silence:
+                if not isinstance(silence.__cause__, OSError):
+                    raise  # it is there, and not what it has to be: nobody is to wait for that
                 logger.warning("barrier %r is not open yet: %s", settings.name, silence)
                 await asyncio.sleep(TELL_AGAIN_SECONDS)
             except HostUnreachable:
@@ -118,11 +133,16 @@ class BarrierActor:
             return Answer(refusal=refusal)
 
     async def acquire(self, asking: Asking) -> Answer:
-        """Wait until a section is entered; its token."""
-        return await self._answer(lambda host: host.acquire(asking))
+        """Wait until a section is entered; its token, and the seconds that it is good."""
+
+        async def granted(host: LeaseHost) -> tuple[Token, float]:
+            token = await host.acquire(asking)
+            return token, host.renew(asking.request)
+
+        return await self._answer(granted)
 
     async def renew(self, request: str) -> Answer:
-        """A heartbeat."""
+        """A heartbeat; the seconds that the lease has now."""
         return await self._answer(lambda host: host.renew(request))
 
     async def release(self, request: str) -> Answer:

@@ -5,29 +5,27 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from asyncio.events import _get_running_loop
 from collections.abc import Sequence
 from dataclasses import dataclass
 from sys import _getframe
-from time import monotonic
 from types import FrameType
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import RayError
 
 from ..barrier import UNSET, BarrierStatistics, Unset
 from ..barrier.admission import NEW
 from ..barrier.arguments import label, seconds
 from ..barrier.cut import HELD, outer_sections
 from ..barrier.detached import DetachedContext
-from ..errors import HostUnreachable, UsageError
-from ..leases import Asking, FenceOrder, LeaseCounts, LeaseTable, Token
-from .actor import CALLS_AT_ONCE, BarrierActor, MakeOperations, Settings
+from ..errors import HostUnreachable, UsageError, WrongLoop
+from ..leases import FenceOrder, LeaseCounts, LeaseTable
+from ..leases.table import positive
+from .actor import CALLS_AT_ONCE, LOST, BarrierActor, MakeOperations, Settings
 from .sections import RayCheckpoint, RayCut, RayMutation
-
-ASK_AGAIN_SECONDS = 0.2
-"""How long to wait before the host is asked again while it is being started anew."""
 
 Section = TypeVar("Section", bound=RayCut)
 
@@ -47,13 +45,13 @@ class RayBarrier:
     Made by `start` or `connect`. In one process there is one for each actor, whichever way it came.
     """
 
-    def __init__(self, actor: Any, name: str, lease: float, patience: float) -> None:
+    def __init__(self, actor: Any, name: str, lease: float, patience: float | None) -> None:
         self._actor = actor
         self.name = name
         self.lease = lease
         """How long a holder may be silent, in seconds."""
         self.patience = patience
-        """How long to go on asking for a section while the host is being started anew, in seconds."""
+        """How long to go on asking for a section while the host is being started anew, in seconds; None for ever."""
 
     @classmethod
     def start(
@@ -68,7 +66,7 @@ class RayBarrier:
         guards: Sequence[Any] = (),
         guard_timeout: float = 30.0,
         max_restarts: int = 0,
-        patience: float = 60.0,
+        patience: float | None = 60.0,
         **options: Any,
     ) -> RayBarrier:
         """Start the actor that hosts a barrier.
@@ -79,7 +77,7 @@ class RayBarrier:
 
         `lease`: seconds that a holder may be silent. `longest_hold`: seconds that a section may last, whatever its
         holder says. `guards`: handles of actors that check tokens; each has `obey(order)`, which returns
-        `fence.obey(order)`.
+        `fence.obey(order)`, and `guard_timeout` seconds for that.
         `options` go to Ray, as in `num_cpus=1`, `lifetime="detached"`, `namespace=...`; `name` is the actor's, too, if
         `lifetime` is given. Others are as of CheckpointBarrier.
         """
@@ -92,24 +90,27 @@ class RayBarrier:
             longest_hold,
             seconds("drain_timeout", drain_timeout),
             seconds("hold_warning", hold_warning),
-            float(guard_timeout),
+            positive("guard_timeout", guard_timeout),
         )
+        patience = seconds("patience", patience)
+        _require_guards(guards)
         if "lifetime" in options:
             options.setdefault("name", name)
         options.setdefault("num_cpus", 0)
         hosting = ray.remote(BarrierActor).options(max_restarts=max_restarts, max_concurrency=CALLS_AT_ONCE, **options)
         actor = hosting.remote(make_operations, settings, tuple(guards))
-        return _of(actor, name, settings.lease, float(patience))
+        return _of(actor, name, settings.lease, patience)
 
     @classmethod
-    async def connect(cls, name: str, namespace: str | None = None, patience: float = 60.0) -> RayBarrier:
+    async def connect(cls, name: str, namespace: str | None = None, patience: float | None = 60.0) -> RayBarrier:
         """The barrier that was started under this name with `lifetime="detached"`, from anywhere in the cluster."""
+        patience = seconds("patience", patience)
         try:
             actor = ray.get_actor(name, namespace)
             settings: Settings = await actor.settings.remote()
-        except (ValueError, RayActorError) as nowhere:
+        except (ValueError, AttributeError, RayError) as nowhere:
             raise HostUnreachable(f"there is no barrier {name!r} to connect to: {nowhere}") from nowhere
-        return _of(actor, settings.name, settings.lease, float(patience))
+        return _of(actor, settings.name, settings.lease, patience)
 
     # -- sections
 
@@ -155,30 +156,26 @@ class RayBarrier:
 
     # -- the host
 
-    async def _acquire(self, asking: Asking) -> Token:
-        """Ask for a section until it is granted or refused. It has a name, so asking again asks for the same one."""
-        asked = monotonic()
-        while True:
-            try:
-                token: Token = (await self._actor.acquire.remote(asking)).taken()
-            except RayActorError as gone:
-                if monotonic() - asked >= self.patience:
-                    raise self._unreachable(gone) from gone
-                await asyncio.sleep(ASK_AGAIN_SECONDS)
-            else:
-                return token
-
     async def _answered(self, method: str, *arguments: Any) -> Any:
+        self._require_loop()
         try:
             return (await getattr(self._actor, method).remote(*arguments)).taken()
-        except RayActorError as gone:
+        except LOST as gone:
             raise self._unreachable(gone) from gone
 
-    def _unreachable(self, gone: RayActorError) -> HostUnreachable:
+    def _unreachable(self, gone: RayError) -> HostUnreachable:
         return HostUnreachable(
             f"the process that hosts barrier {self.name!r} does not answer: {gone}. If it is gone for good, start the "
             "run again from the newest checkpoint; with max_restarts Ray starts it anew by itself."
         )
+
+    def _require_loop(self) -> None:
+        if _get_running_loop() is None:
+            raise WrongLoop(
+                f"barrier {self.name!r}, in another process, was used where no event loop of asyncio runs; the likely "
+                "cause is a worker thread, or trio. Its sections may be opened in any loop and any thread: "
+                "`asyncio.run(...)` there will do."
+            )
 
     def _holder(self) -> str:
         """This task, as it is named in messages of the host."""
@@ -202,10 +199,22 @@ class RayBarrier:
         return f"<barrier {self.name!r} in another process, lease {self.lease:g} s>"
 
 
+def _require_guards(guards: Sequence[Any]) -> None:
+    """Raise UsageError unless each is the handle of an actor with a method `obey`."""
+    if not isinstance(guards, Sequence):
+        raise UsageError(f"guards is {guards!r}, but must be a list of handles of actors.")
+    for guard in guards:
+        if not hasattr(getattr(guard, "obey", None), "remote"):
+            raise UsageError(
+                f"guards is {guards!r}, but {guard!r} is no handle of an actor with a method `obey(order)`, "
+                "which returns what its fence answers."
+            )
+
+
 _KNOWN: WeakValueDictionary[str, RayBarrier] = WeakValueDictionary()
 
 
-def _of(actor: Any, name: str, lease: float, patience: float) -> RayBarrier:
+def _of(actor: Any, name: str, lease: float, patience: float | None) -> RayBarrier:
     """The one barrier of this actor here: sections are told apart by the object that gave them."""
     identity = actor._actor_id.hex()
     known = _KNOWN.get(identity)
