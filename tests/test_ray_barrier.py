@@ -73,7 +73,7 @@ def counting() -> Iterator[RayBarrier]:
     ray.kill(started._actor)
 
 
-async def until(met: Callable[[], Awaitable[bool]], seconds: float = 30.0) -> None:
+async def until(met: Callable[[], Awaitable[bool]], seconds: float = 90.0) -> None:
     """Look again and again until it is so."""
     async with asyncio.timeout(seconds):
         while not await met():
@@ -83,6 +83,10 @@ async def until(met: Callable[[], Awaitable[bool]], seconds: float = 30.0) -> No
 async def someone_inside(barrier: RayBarrier) -> bool:
     read = (await barrier.statistics()).barrier
     return read.active_mutations > 0 or read.checkpoint_active
+
+
+async def something_pending(barrier: RayBarrier) -> bool:
+    return bool(await barrier.ask("pending"))
 
 
 async def owners(barrier: RayBarrier) -> tuple[int, int, int]:
@@ -130,7 +134,7 @@ async def test_a_killed_writer_holds_the_cut_for_its_lease_and_no_longer(
     writer = writers.pop()
     pid = await writer.process.remote()
     inside = writer.hang_in_slot.remote(barrier)
-    await until(lambda: someone_inside(barrier))
+    await until(lambda: something_pending(barrier))
     (holder,) = (await barrier.statistics()).barrier.holders
     assert f"in process {pid} on" in str(holder.task)
     assert "ray_writers.py:" in holder.place
