@@ -17,8 +17,9 @@ setup: ## make or update .venv, and nothing else
 check: setup ## spec and variants, interleavings, quick proofs (SCOPE=small|medium|large)
 	@$(python) -m cleancut check --scope '$(SCOPE)'
 
-test: setup ## run the tests (ARGS='-k barrier' is handed to pytest)
-	@$(python) -m pytest -q $(ARGS)
+# Two processes on two processors, and no more than four: each brings its own Ray where a test needs one.
+test: setup ## run the tests (ARGS='-k barrier' is handed to pytest, -n 0: in one process)
+	@$(python) -m pytest -q -n auto --maxprocesses 4 --dist worksteal $(ARGS)
 
 lint: setup ## ruff check, ruff format --check, mypy --strict
 	@status=0; \
