@@ -186,6 +186,7 @@ class CheckpointStore:
         with translated(f"writing {self.root}/{draft.name}"):
             staged = StagedDirectory(self._files, path)
             counts = fill(staged)
+            staged.take_in_folders()
             manifest = Manifest(
                 schema=SCHEMA,
                 step=draft.step,

@@ -1,6 +1,7 @@
 """What a participant sees of a checkpoint: a place to put files, a place to get them back.
 
-The writer runs on the one writer thread; the reader on any thread. Neither shows a path.
+The writer runs on the one writer thread; the reader on any thread. Neither shows a path, but that of a folder in which
+other processes write or read by themselves, such as the ranks over which a trainer is sharded.
 """
 
 from __future__ import annotations
@@ -33,6 +34,15 @@ class DirectoryWriter(Protocol):
         """Write many, several at a time; all are durable when it returns. `files` may be lazy."""
         ...
 
+    def folder(self, name: str) -> str:
+        """Make a directory in which others write by themselves, and return its absolute path.
+
+        What lies in it once `persist` has returned is part of the checkpoint: each file is then synced, read once for
+        its digest and listed, as deep as eight parts of letters, digits, '_', '-' and '.'. So `persist` waits for all
+        who write. Whoever does so on another machine, through a shared file system, syncs its files itself.
+        """
+        ...
+
 
 class DirectoryReader(Protocol):
     """Gives the files back. Every byte is compared with the manifest as it is read; an error names the file."""
@@ -55,4 +65,11 @@ class DirectoryReader(Protocol):
 
     def read_tensor_files(self, names: Iterable[str]) -> Iterator[dict[str, torch.Tensor]]:
         """The tensors of many files, in that order; several are read at a time."""
+        ...
+
+    def folder(self, name: str) -> str:
+        """The path of a folder, for others to read in until `load` returns.
+
+        Every byte in it is compared with the manifest first; CheckpointDamaged also where a file is that nobody saved.
+        """
         ...

@@ -117,7 +117,7 @@ def decode_manifest(data: bytes, digest_line: bytes, name: str) -> Manifest:
             "Give it its own name back, or restore an older checkpoint."
         )
     for member in manifest.files:
-        if not names.is_member_name(member) or member in (names.MANIFEST, names.MANIFEST_DIGEST):
+        if not names.is_listed_name(member) or member in (names.MANIFEST, names.MANIFEST_DIGEST):
             raise CheckpointCorrupt(
                 f"{where} lists {member!r}, which is no name of a file inside the checkpoint. It was edited. "
                 "Do not trust it; restore another checkpoint."

@@ -24,6 +24,8 @@ DELETING_PREFIX = ".deleting-"
 TEMPORARY_PREFIX = ".temporary-"
 
 _CHECKPOINT = re.compile(r"step_([0-9]{1,18})-([0-9]{1,18})", re.ASCII)
+_PART_OF_OTHERS = re.compile(r"[A-Za-z0-9_.-]{1,200}", re.ASCII)
+_MOST_PARTS = 8
 _MEMBER = re.compile(r"(?:[a-z0-9][a-z0-9_.-]{0,99}/){0,3}[a-z0-9][a-z0-9_.-]{0,99}", re.ASCII)
 
 
@@ -51,6 +53,17 @@ def is_leftover(name: str) -> bool:
 def is_member_name(name: str) -> bool:
     """Whether a file of a checkpoint may have this name: inside the directory, lower case, at most four parts."""
     return _MEMBER.fullmatch(name) is not None and ".." not in name
+
+
+def is_listed_name(name: str) -> bool:
+    """Whether a manifest may list this name: a member's, or one that another program chose for a file in a folder.
+
+    torch's distributed checkpoint writes `.metadata` and `__0_0.distcp`. No part leads up, and none is empty.
+    """
+    parts = name.split("/")
+    return is_member_name(name) or (
+        len(parts) <= _MOST_PARTS and all(_PART_OF_OTHERS.fullmatch(part) and part.strip(".") for part in parts)
+    )
 
 
 def check_member_name(name: str) -> str:

@@ -68,6 +68,31 @@ class CheckpointReader:
         """The files of one participant, under the names it gave them."""
         return MemberReader(self, f"{subdirectory}/" if subdirectory else "")
 
+    def folder(self, directory: str) -> str:
+        """The path of a directory that others filled, with every file in it found as listed, and none besides."""
+        below = f"{directory}/"
+        if not any(member.startswith(below) for member in self.manifest.files):
+            raise CheckpointCorrupt(
+                f"{self.name} has no folder {directory}: the manifest lists nothing in it. The checkpoint was written "
+                "by something else, or edited; restore another one."
+            )
+        self.verify(below)
+        self._require_listed(directory)
+        return f"{self._path}/{directory}"
+
+    def _require_listed(self, directory: str) -> None:
+        """Whoever is given the path may open whatever lies there."""
+        for entry in self._files.listdir(f"{self._path}/{directory}"):
+            member = f"{directory}/{entry}"
+            if member in self.manifest.files:
+                continue
+            if not any(listed.startswith(f"{member}/") for listed in self.manifest.files):
+                raise CheckpointDamaged(
+                    f"{self.name}/{member} is not listed in the manifest: somebody put it there, and it is not part of "
+                    f"the checkpoint. Take it away if you know what it is. {self._way_out}"
+                )
+            self._require_listed(member)
+
     def read(self, member: str) -> bytes:
         """The contents of a listed file."""
         return b"".join(map(bytes, self.verified_chunks(member)))
@@ -192,6 +217,10 @@ class MemberReader:
                 if member.startswith(self._prefix) and "/" not in member[start:]
             )
         )
+
+    def folder(self, name: str) -> str:
+        """The path of a folder, for others to read in; every byte in it is compared with the manifest first."""
+        return self._checkpoint.folder(self._prefix + name)
 
     def read_bytes(self, name: str) -> bytes:
         """The contents of a file."""

@@ -12,7 +12,7 @@ import msgspec
 
 from ..errors import UsageError
 from . import names, strict_json, tensor_format
-from .durable_file import in_chunks, write_durably
+from .durable_file import CHUNK_BYTES, in_chunks, write_durably
 from .files import Buffer, Files
 from .manifest import FileRecord, Manifest, TensorRecord, encode_manifest
 from .parallel import COMPUTING, Job, in_parallel
@@ -32,6 +32,7 @@ class StagedDirectory:
         self._files = files
         self._records: dict[str, FileRecord] = {}
         self._directories: list[str] = []
+        self._folders: list[str] = []
         files.mkdir(path)
 
     @property
@@ -78,6 +79,57 @@ class StagedDirectory:
 
         for number, record in enumerate(in_parallel(jobs())):
             self._records[started[number]] = record
+
+    def folder(self, name: str) -> str:
+        """Make a directory that others fill by themselves, and return its path."""
+        names.check_member_name(name)
+        if name in self._directories or name in self._records:
+            raise _written_twice(name)
+        self._make_directories(f"{name}/")
+        self._folders.append(name)
+        return f"{self.path}/{name}"
+
+    def take_in_folders(self) -> None:
+        """Make durable what others have written into the folders, and list it for the manifest."""
+        found = [file for folder in self._folders for file in self._files_below(folder)]
+        jobs = (Job(partial(self._taken_in, name), size) for name, size in found)
+        for (name, _), record in zip(found, in_parallel(jobs), strict=True):
+            self._records[name] = record
+
+    def _files_below(self, directory: str) -> Iterator[tuple[str, int]]:
+        """The files in a folder, and their sizes."""
+        for entry in self._files.listdir(f"{self.path}/{directory}"):
+            name = f"{directory}/{entry}"
+            found = self._files.stat(f"{self.path}/{name}")
+            if not names.is_listed_name(name) or found.kind == "other":
+                raise UsageError(
+                    f"{name!r} was put into a folder of a checkpoint and cannot be part of one. Only directories and "
+                    "regular files can, no links, under at most eight parts of letters, digits, '_', '-' and '.'."
+                )
+            if found.kind == "directory":
+                if name not in self._directories:
+                    self._directories.append(name)
+                yield from self._files_below(name)
+            elif name in self._records:
+                raise _written_twice(name)
+            else:
+                yield name, found.size
+
+    def _taken_in(self, name: str) -> FileRecord:
+        """Sync and digest a file that somebody else wrote; on any thread."""
+        digest = hashlib.sha256()
+        length = 0
+        handle = self._files.open_read(f"{self.path}/{name}")
+        try:
+            self._files.fsync(handle)
+            room = memoryview(bytearray(CHUNK_BYTES))
+            while filled := self._files.read_into(handle, room):
+                with COMPUTING:
+                    digest.update(room[:filled])
+                length += filled
+        finally:
+            self._files.close(handle)
+        return FileRecord(length, digest.hexdigest(), None)
 
     def _make_room(self, name: str) -> None:
         """Check the name and make the directories above it; on the writer thread alone."""
@@ -137,6 +189,10 @@ class StagedWriter:
     def __init__(self, staged: StagedDirectory, prefix: str) -> None:
         self._staged = staged
         self._prefix = prefix
+
+    def folder(self, name: str) -> str:
+        """Make a directory that others fill by themselves, and return its path."""
+        return self._staged.folder(self._prefix + name)
 
     def write_bytes(self, name: str, data: Buffer) -> None:
         """Write a file."""
