@@ -5,7 +5,8 @@
 States are counted by the compiled engine in families of scopes that differ in one size; growth is how many times more
 states the last step of a family has than the one before. The window is what `begin_save` does while everybody is shut
 out, over a buffer of so many finished groups; the drain is from asking for a cut to being inside, among so many writers
-that are inside a section for one turn of the loop each. Both are medians of wall time.
+that are inside a section for one turn of the loop each. A save with ranks is one of a trainer whose ranks write a file
+each from processes of their own, to one disk. All are medians of wall time.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import asyncio
 import gc
 import statistics
 import sys
+import tempfile
 from collections.abc import Iterable
 from dataclasses import replace
 from time import perf_counter
@@ -21,8 +23,18 @@ from typing import Any
 
 import torch
 from parts.figures import Row, only_shown, options_of, reported
+from parts.ranks import Ranks
 
-from impl import CheckpointBarrier, Checkpointer, InOrderSampler, Ledger, PromptLoader, ReplayBuffer, TensorPlane
+from impl import (
+    CheckpointBarrier,
+    Checkpointer,
+    HeldCounters,
+    InOrderSampler,
+    Ledger,
+    PromptLoader,
+    ReplayBuffer,
+    TensorPlane,
+)
 from impl.checkpointing.capture import read_cut
 from spec.barrier import BarrierScope
 from spec.catalogue import MACHINES
@@ -45,6 +57,7 @@ FAMILIES: tuple[tuple[str, str, Any, str, tuple[int, ...]], ...] = (
 )
 GROUPS, WRITERS = (100, 1_000, 10_000, 100_000, 1_000_000), (1, 10, 100, 1_000, 10_000)
 ADMITTED_TOGETHER = 10_000
+RANKS, BYTES_OF_A_RANK = (1, 2, 4, 8), 32 << 20
 
 
 def counted(quick: bool) -> Iterable[Row]:
@@ -138,8 +151,38 @@ async def drains(quick: bool) -> list[Row]:
     return rows
 
 
+async def saves_of_ranks(quick: bool) -> list[Row]:
+    """How long a trainer's ranks take to be in a checkpoint, and the window meanwhile, by their number."""
+    rows, size = [], 1 << 20 if quick else BYTES_OF_A_RANK
+    for number in RANKS[:2] if quick else RANKS:
+        ranks = Ranks(number, size)
+        windows, durables = [], []
+        with tempfile.TemporaryDirectory(dir=".") as directory:
+            barrier = CheckpointBarrier()
+            checkpointer = Checkpointer(directory, barrier, keep=1)
+            sampler = InOrderSampler(lookahead=1)
+            sampler.bind(2)
+            ledger = Ledger(barrier)
+            buffer = ReplayBuffer(barrier, 4, TensorPlane(), ledger)
+            loader = PromptLoader(range(8), 2, seed=0)
+            checkpointer.attach(ledger=ledger, loader=loader, sampler=sampler, buffer=buffer, counters=HeldCounters())
+            for _ in range(2 if quick else 6):
+                began = perf_counter()
+                pending = await checkpointer.begin_save(ranks)
+                await pending.durable()
+                durables.append(perf_counter() - began)
+                windows.append(pending.window_seconds)
+            await checkpointer.close()
+        ranks.close()
+        # Of the first the ranks are still starting.
+        rows.append(only_shown(f"window, {number} ranks (ms)", statistics.median(windows[1:]) * 1e3))
+        each = f"{size >> 20} MiB of each"
+        rows.append(only_shown(f"durable, {number} ranks, {each} (ms)", statistics.median(durables[1:]) * 1e3))
+    return rows
+
+
 async def measured(quick: bool) -> list[Row]:
-    return [*await windows(quick), *await drains(quick)]
+    return [*await windows(quick), *await drains(quick), *await saves_of_ranks(quick)]
 
 
 def main(arguments: list[str]) -> int:

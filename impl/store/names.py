@@ -58,11 +58,14 @@ def is_member_name(name: str) -> bool:
 def is_listed_name(name: str) -> bool:
     """Whether a manifest may list this name: a member's, or one that another program chose for a file in a folder.
 
-    torch's distributed checkpoint writes `.metadata` and `__0_0.distcp`. No part leads up, and none is empty.
+    torch's distributed checkpoint writes `.metadata` and `__0_0.distcp`. No part leads up, and none is empty; the first
+    is of this program, since only it makes folders.
     """
-    parts = name.split("/")
+    first, *parts = name.split("/")
     return is_member_name(name) or (
-        len(parts) <= _MOST_PARTS and all(_PART_OF_OTHERS.fullmatch(part) and part.strip(".") for part in parts)
+        is_member_name(first)
+        and 0 < len(parts) < _MOST_PARTS
+        and all(_PART_OF_OTHERS.fullmatch(part) and part.strip(".") for part in parts)
     )
 
 
