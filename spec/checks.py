@@ -31,7 +31,9 @@ class ScopeResult:
         if self.pinned is None or not self.search.complete:
             return ""
         counted = Pinned(self.search.states, self.search.transitions, self.search.depth)
-        return "" if counted == self.pinned else f"{self.scope}: counted {counted}, pinned {self.pinned}"
+        if counted == self.pinned:
+            return ""
+        return f"counts drift in {self.scope}: counted {counted.written}, pinned {self.pinned.written}"
 
 
 @dataclass

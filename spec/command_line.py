@@ -136,7 +136,9 @@ def _print_machine(result: MachineResult, console: Console) -> None:
         )
     console.print(table)
     if result.why:
-        console.print(f"not complete: {result.why}" if result.verdict != "fails" else result.why)
+        console.print(f"{result.verdict}: {result.why}" if result.verdict != "fails" else result.why)
+    if any(item.drift for item in result.scopes):
+        console.print("if the change of the protocol is meant, pin the new counts in spec/scopes.py, and say why")
     if result.counterexample:
         console.print(f"trace: {result.counterexample}", soft_wrap=True)
         console.print(

@@ -67,13 +67,29 @@ def print_table(model: Model, violation: Violation, console: Console) -> None:
 
 
 def concerned(model: Model, violation: Violation) -> list[str]:
-    """One line for each prompt, writer or step the property fails at."""
+    """One line for each prompt, writer or step the property fails at; of a run that cannot go on, which half broke."""
+    if model.machine.progress is not None and violation.property == model.machine.progress.name:
+        return [_no_progress(model, violation)]
     known = model.machine.properties.get(violation.property)
     if known is None or known.each is None or model.machine.describe is None:
         return []
     # A claim about an action is broken in the state before it, which is the one that shows the owners.
     state = violation.states[-1] if violation.at is None else violation.states[-2]
     return [model.machine.describe(state, known.each, i) for i in violation.indexes if i is not None]
+
+
+def _no_progress(model: Model, violation: Violation) -> str:
+    """Whether the run stands still at the end of the path, or its last step brings it no nearer to its end."""
+    rank = model.machine.progress.rank if model.machine.progress else None
+    if violation.steps and rank is not None:
+        last, before, after = violation.steps[-1][0], rank(violation.states[-2]), rank(violation.states[-1])
+        if model.machine.actions[last].progress and not after > before:
+            return f"{last} brings the run no nearer to its end: the rank goes from {before} to {after}"
+    left = model.steps(violation.states[-1])
+    names = dict.fromkeys(s.action.name if s.index is None else f"{s.action.name} {s.index}" for s in left)
+    if not names:
+        return "at the end nothing is possible any more"
+    return f"possible at the end: {', '.join(names)}, and none of it brings the run nearer to its end"
 
 
 def to_document(model: Model, scope_name: str, violation: Violation) -> dict[str, Any]:

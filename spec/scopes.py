@@ -24,6 +24,11 @@ class Pinned:
     transitions: int
     depth: int
 
+    @property
+    def written(self) -> str:
+        """As it stands in this file."""
+        return f"Pinned({self.states}, {self.transitions}, {self.depth})"
+
 
 SMALL: dict[str, dict[str, tuple[Scope, Pinned]]] = {
     "barrier": {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spec.counterexample import TraceStale, replay, to_document
+from spec.counterexample import TraceStale, concerned, replay, to_document
 from spec.cut import cut
 from spec.reference_engine import search
 from spec.scopes import SMALL
@@ -41,3 +41,20 @@ def test_a_path_that_no_longer_fits_says_at_which_step():
         replay(base, [("reserve_batch", None), ("commit_admission", None)])
     with pytest.raises(TraceStale, match="step 1: machine 'cut' has no action 'reserve_promised'"):
         replay(base, [("reserve_promised", None)])
+
+
+def test_a_run_that_cannot_go_on_says_which_half_of_the_claim_broke():
+    """Standing still and going in a circle are different faults; the sentence of the property names both."""
+    scope = SMALL["cut"]["one_batch"][0]
+    circle = cut.varied(())
+    circle.replace("pass_gate", lambda s: (s.gate_passed == 0, {"gate_passed": s.gate_passed}))
+    found = search(circle.model(scope), properties=["no_stall"])
+    assert found.violation is not None
+    (line,) = concerned(found.model, found.violation)
+    assert line.startswith("pass_gate brings the run no nearer to its end: the rank goes from ")
+    stuck = cut.varied(())
+    stuck.replace("pass_gate", lambda s: (s.gate_passed > 1, {"gate_passed": 1}))
+    found = search(stuck.model(scope), properties=["no_stall"])
+    assert found.violation is not None
+    (line,) = concerned(found.model, found.violation)
+    assert line == "possible at the end: request_cut, and none of it brings the run nearer to its end"

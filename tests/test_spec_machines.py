@@ -8,6 +8,7 @@ import pytest
 
 from spec.catalogue import MACHINES, all_variants
 from spec.checks import check_machine, check_variant
+from spec.command_line import main
 from spec.cut import CutScope, cut
 from spec.machine import Machine
 from spec.property_table import table
@@ -162,8 +163,20 @@ def test_a_drift_of_the_counts_is_not_a_pass(tmp_path, monkeypatch):
     monkeypatch.setitem(SMALL, "cut", drifted)
     result = check_machine(cut, "small/one_batch", (), tmp_path)
     assert result.verdict == "inconclusive"
-    assert f"states={pinned.states}," in result.why
-    assert f"states={pinned.states + 1}," in result.why
+    rest = f"{pinned.transitions}, {pinned.depth})"
+    assert f"counted Pinned({pinned.states}, {rest}, pinned Pinned({pinned.states + 1}, {rest}" in result.why
+
+
+def test_a_drift_of_the_counts_says_what_to_do(tmp_path, monkeypatch, capsys):
+    """The command calls it a drift, not a search that was cut short, and names the file in which to pin."""
+    bounds, pinned = SMALL["cut"]["one_batch"]
+    drifted = {**SMALL["cut"], "one_batch": (bounds, Pinned(pinned.states + 1, pinned.transitions, pinned.depth))}
+    monkeypatch.setitem(SMALL, "cut", drifted)
+    assert main(["check", "--machine", "cut", "--scope", "small/one_batch", "--output", str(tmp_path)]) == 3
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "inconclusive: counts drift in small/one_batch: counted Pinned(" in shown
+    assert "pin the new counts in spec/scopes.py" in shown
+    assert "not complete" not in shown
 
 
 def test_a_premise_that_never_occurs_is_not_a_pass(tmp_path):

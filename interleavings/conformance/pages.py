@@ -55,8 +55,6 @@ def explain_machine(document: Any, origin: str) -> str:
         notes = [f"This trace does not fit the machine any more, so owners are not shown: {fault}"]
     steps = _steps_of_file(document, trace) if not walked or model is None else _steps_walked(model, trace, walked)
     concerned = [str(line) for line in document.get("concerned", ())]
-    if model is not None and walked and machine.progress and machine.progress.name == trace.property:
-        concerned.append(_what_is_left(model, walked[-1]))
     return html_of(
         Page(
             title=f"{' + '.join(trace.variants) or trace.machine}: {trace.property}",
@@ -77,19 +75,6 @@ def _scope_of(machine: Machine, trace: SpecTrace) -> Any:
 
     kind = type(next(iter(FAMILIES["small"][machine.name].values()))[0])
     return kind(**trace.bounds)
-
-
-def _what_is_left(model: Model, state: Any) -> str:
-    """What is possible at the end of a run that is stuck: nothing, or nothing that brings it on."""
-    steps = list(model.steps(state))
-    names = dict.fromkeys(
-        step.action.name if step.index is None else f"{step.action.name} {step.index}" for step in steps
-    )
-    if not names:
-        return "at the end nothing is possible any more"
-    onwards = [step for step in steps if step.action.progress]
-    none = "" if onwards else ", and none of it brings the run nearer to its end"
-    return f"possible at the end: {', '.join(names)}{none}"
 
 
 def _facts(machine: Machine, trace: SpecTrace) -> list[tuple[str, str]]:

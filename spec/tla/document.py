@@ -23,7 +23,7 @@ WIDTH: Final = 118
 ABOUT: Final = """\
 A step of Next is one action for one index. The bounds are those of one scope; for another one export again.
 
-    java -cp tla2tools.jar tlc2.TLC -deadlock -workers auto {name}      with {name}.cfg beside it
+    java -cp tla2tools.jar tlc2.TLC -deadlock -workers 2 {name}      with {name}.cfg beside it
 
 -deadlock: that a run may come to its end is no deadlock; that it never stands still before is no_stall's to say."""
 TOTAL: Final = """\
