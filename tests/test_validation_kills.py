@@ -6,6 +6,7 @@ of deleted ones are taken anew. A right run is accepted whatever was lost; a wro
 
 from __future__ import annotations
 
+import asyncio
 import json
 from copy import deepcopy
 from pathlib import Path
@@ -165,3 +166,24 @@ def test_a_wrong_restore_of_a_name_that_was_not_taken_anew_is_refused_after_goin
     assert joined(tmp_path / "right.jsonl", *kept, second).restores_compared == 2
     forgotten(restored(second))
     assert joined(tmp_path / "wrong.jsonl", *kept, second).verdict == "fails"
+
+
+@pytest.mark.parametrize("sampler", ["in_order", "weight_fifo"])
+def test_a_process_may_restore_several_times_before_it_goes_on(tmp_path: Path, sampler: str) -> None:
+    """With the buffer and without, older ones in between: each is put in the place of what was there."""
+    first, images = lived(tmp_path / "first.jsonl", None, sampler, 6)
+    kept = first[: places(first, "publish")[6] + 1]
+    path = tmp_path / "second.jsonl"
+    second = TracedRun(path, deepcopy(images[6].disk), chance=6, sampler=SAMPLERS[sampler](1), **SETTINGS)
+
+    async def go_on() -> None:
+        for step in (None, images[6].version - 1, None):
+            for load_buffer in (True, False):
+                await second.checkpointer.restore(step=step, load_buffer=load_buffer)
+        await second.controller.run()
+
+    asyncio.run(go_on())
+    second._tracer.close()
+    result = joined(tmp_path / "all.jsonl", kept, lines_of(path))
+    assert (result.verdict, result.restores) == ("holds", result.restores_compared), said(result)
+    assert result.restores >= 6

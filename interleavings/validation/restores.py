@@ -134,10 +134,10 @@ def _short(value: object) -> str:
 
 
 def _adopt(protocol: Protocol, fields: Mapping[str, Any], saved: OpenState | None) -> None:
-    """Put the state of the event into the protocol, which is as at the beginning of a run."""
+    """Put the state of the event into the protocol; a process may restore several times before it goes on."""
+    protocol.begin()
     s, prompts = protocol.state, protocol.prompts
     stamped = s.sampler == IN_ORDER
-    prompts.end(list(prompts._place_of_key.values()))
     s.__dict__.update(
         version=fields["version"],
         dispatch_cursor=_number(fields["cursor"], -1),
@@ -171,7 +171,6 @@ def _adopt(protocol: Protocol, fields: Mapping[str, Any], saved: OpenState | Non
 
 def _place_loader(protocol: Protocol, fields: Mapping[str, Any], saved: OpenState | None) -> None:
     s = protocol.state
-    protocol.epoch_ended = False
     if fields["loader"] is not None:
         epoch, position, exhausted = fields["loader"]
         batches = -(-position // s.batch_size)
