@@ -90,15 +90,9 @@ class Protocol:
     """Call `follow` with each event of the cut machine. Raises `Refused`, and then knows no more."""
 
     def __init__(self, run: Mapping[str, Any]) -> None:
-        self.state = OpenState(cut, scope_of(run), {"steps": live_steps})
-        self.prompts = LivePrompts(self.state)
         self.dataset_length = int(run["dataset_length"])
-        # The id of the admission that is RESERVED.
-        self.admission: int | None = None
-        # The loader has said that its epoch is over; the machine's goes on to the next one when that is drawn from.
-        self.epoch_ended = False
-        # Where the trace does not say the place of the loader, it is taken from what it hands out.
-        self.loader_known = True
+        self._scope = scope_of(run)
+        self.begin()
         self._rules: dict[str, Callable[[Event], None]] = {
             **dict.fromkeys(("finish_step",), self._finish_step),
             **dict.fromkeys(("dispatch", "commit_group", "remove_committed", "fail_attempt", "retry"), self._of_group),
@@ -109,6 +103,17 @@ class Protocol:
             "write_back": self._write_back,
             "empty_step": self._empty_step,
         }
+
+    def begin(self) -> None:
+        """Nothing has happened yet: at the beginning of a process, and before what a restore puts into place."""
+        self.state = OpenState(cut, self._scope, {"steps": live_steps})
+        self.prompts = LivePrompts(self.state)
+        # The id of the admission that is RESERVED.
+        self.admission: int | None = None
+        # The loader has said that its epoch is over; the machine's goes on to the next one when that is drawn from.
+        self.epoch_ended = False
+        # Where the trace does not say the place of the loader, it is taken from what it hands out.
+        self.loader_known = True
 
     def follow(self, event: Event) -> None:
         """Take the step that an event of the protocol stands for."""

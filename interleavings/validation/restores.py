@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from impl.tracing import Event
@@ -30,16 +31,26 @@ def restore(protocol: Protocol, images: Images, event: Event) -> bool:
     """
     fields = event.fields
     said = _view_of_event(fields, by_weight(protocol.state))
-    image = images.published.get(fields["name"])
-    if image is None and images.unsaid is not None and _may_be(images.unsaid, fields, said):
+    name, sequence = fields["name"], fields["sequence"]
+    image = images.published.get(name)
+    if image is not None and name in images.doubtful and said not in _views_of_image(image):
+        image = None
+    if image is None:
         # The process ended between the rename and the event that says it.
+        image = images.of_sequence(sequence)
+    saved = None if image is None else image.state
+    if image is None and images.unsaid is not None and said in _views_of_image(images.unsaid):
+        # A kill takes what the tracer had not written yet, and that may be the events of whole saves. So this may be
+        # another window than the last that was seen, of which only the place of the loader can differ.
         image = images.unsaid
-    if image is not None:
-        _compare(said, image, fields["name"])
-        images.publish(fields["name"], image)
+    if image is None:
+        images.published.pop(name, None)
+    else:
+        _compare(said, image, name)
+        images.publish(name, replace(image, sequence=sequence))
     images.unsaid = None
-    _adopt(protocol, fields, None if image is None else image.state)
-    _require_possible(protocol, fields["name"])
+    _adopt(protocol, fields, saved)
+    _require_possible(protocol, name)
     return image is not None
 
 
@@ -49,17 +60,6 @@ def by_weight(state: OpenState) -> bool:
 
 
 # -- comparison with the image
-
-
-def _may_be(unsaid: Image, fields: Mapping[str, Any], said: View) -> bool:
-    """Whether the window that was seen last is that of the checkpoint, whose publication nobody saw.
-
-    A kill takes what the tracer had not written yet, and that may be the events of whole saves: of a checkpoint with a
-    later sequence another window may have been read, of the same version. It is the one that was seen if it is like it.
-    """
-    if unsaid.state.image_version != fields["version"]:
-        return False
-    return unsaid.earliest == fields["sequence"] or said in _views_of_image(unsaid)
 
 
 def _compare(said: View, image: Image, name: str) -> None:
@@ -134,10 +134,10 @@ def _short(value: object) -> str:
 
 
 def _adopt(protocol: Protocol, fields: Mapping[str, Any], saved: OpenState | None) -> None:
-    """Put the state of the event into the protocol, which is as at the beginning of a run."""
+    """Put the state of the event into the protocol; a process may restore several times before it goes on."""
+    protocol.begin()
     s, prompts = protocol.state, protocol.prompts
     stamped = s.sampler == IN_ORDER
-    prompts.end(list(prompts._place_of_key.values()))
     s.__dict__.update(
         version=fields["version"],
         dispatch_cursor=_number(fields["cursor"], -1),
@@ -171,7 +171,6 @@ def _adopt(protocol: Protocol, fields: Mapping[str, Any], saved: OpenState | Non
 
 def _place_loader(protocol: Protocol, fields: Mapping[str, Any], saved: OpenState | None) -> None:
     s = protocol.state
-    protocol.epoch_ended = False
     if fields["loader"] is not None:
         epoch, position, exhausted = fields["loader"]
         batches = -(-position // s.batch_size)

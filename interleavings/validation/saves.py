@@ -7,7 +7,7 @@ for its own with the first artifact that is read, in the same window; slots are 
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from impl.tracing import Event
 from spec.cut.saving import no_image
@@ -30,8 +30,11 @@ class Image:
     state: OpenState
     keys: tuple[Key, ...]
     groups: tuple[int | None, ...]
-    earliest: int
-    """The lowest sequence that its checkpoint can have, and has if no number was skipped."""
+    sequence: int
+    """The lowest that its checkpoint can have, if `certain` the one it has; once it is published, its own."""
+    life: int
+    """Which process of the run read it, from 1."""
+    certain: bool = False
 
 
 @dataclass
@@ -41,12 +44,40 @@ class Images:
     published: OrderedDict[str, Image] = field(default_factory=OrderedDict)
     unsaid: Image | None = None
     """Read, and the process ended before it said whether this became durable."""
+    doubtful: set[str] = field(default_factory=set)
+    """Names that another checkpoint may have by now: numbers are taken anew once the newest have been deleted."""
+    life: int = 0
+    """Which process of the run is followed."""
+    _restored: bool = False
+
+    def begin_life(self) -> None:
+        """A process begins. One that said no restore before it was killed may have gone on from any checkpoint."""
+        if self.life and not self._restored:
+            self.doubtful |= {name for name, image in self.published.items() if image.life < self.life}
+        self.life += 1
+        self._restored = False
+
+    def went_on_from(self, sequence: int) -> None:
+        """This process restored that checkpoint; whatever came after it may be gone from the disk."""
+        self._restored = True
+        self.doubtful |= {name for name, image in self.published.items() if image.sequence > sequence}
+
+    def of_sequence(self, sequence: int) -> Image | None:
+        """The window that nobody said was published, if it can only be that of the checkpoint with this sequence.
+
+        Not if another process came in between: it may have taken the same number, and its events may be lost.
+        """
+        image = self.unsaid
+        if image is None or not image.certain or image.life < self.life - 1:
+            return None
+        return image if image.sequence == sequence else None
 
     def publish(self, name: str, image: Image) -> None:
         """Keep an image under its name, and only so many."""
+        self.doubtful.discard(name)
         self.published[name] = image
         while len(self.published) > MOST_IMAGES:
-            self.published.popitem(last=False)
+            self.doubtful.discard(self.published.popitem(last=False)[0])
 
 
 class Saves:
@@ -60,6 +91,8 @@ class Saves:
         # Each window that was read takes the next sequence, whatever becomes of it. At the beginning of a process more
         # may be gone: what a killed writer left counts too.
         self._next_sequence = 1
+        # Not after a restore, until something is published: of what came after the restored one nothing is known.
+        self._numbers_known = True
         # Why the window before ended without an image, for a publication that has none.
         self._left_open = ""
 
@@ -70,7 +103,8 @@ class Saves:
 
     def went_on_from(self, sequence: int) -> None:
         """This process restored the checkpoint of that sequence."""
-        self._next_sequence = sequence + 1
+        self._images.went_on_from(sequence)
+        self._next_sequence, self._numbers_known = sequence + 1, False
 
     def _ask(self) -> None:
         """Ask for the cut that is open: a full save between two train steps, a rollout snapshot while one is open."""
@@ -101,8 +135,9 @@ class Saves:
             protocol.take("close_window")
             prompts = protocol.prompts
             self._written = self._images.unsaid = Image(
-                s.copy(), tuple(prompts.keys), tuple(prompts.groups), self._next_sequence
-            )
+                s.copy(), tuple(prompts.keys), tuple(prompts.groups), self._next_sequence, self._images.life,
+                self._numbers_known,
+            )  # fmt: skip
             self._next_sequence += 1
         elif s.window not in (OUTSIDE_WINDOW, WRITING):
             # A save that fails inside its window publishes nothing and changes nothing.
@@ -130,8 +165,9 @@ class Saves:
                 f"{event.fields['name']} is of version {s.image_version}, not {event.fields['step']}"
             )
         protocol.take("publish")
-        self._images.publish(event.fields["name"], self._written)
-        self._next_sequence = event.fields["sequence"] + 1
+        sequence = event.fields["sequence"]
+        self._images.publish(event.fields["name"], replace(self._written, sequence=sequence))
+        self._next_sequence, self._numbers_known = sequence + 1, True
         self._written = self._images.unsaid = None
         self._left_open = ""
 

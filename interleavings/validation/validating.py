@@ -239,8 +239,11 @@ def validate(
                 elif isinstance(record, Header):
                     if result.segments and segment is not None:
                         result.cut_short += 1
-                    if record.run != identity:
-                        images, identity = Images(), record.run
+                    # A segment without a run is what a program traced before it made its controller.
+                    if record.run is not None:
+                        if record.run != identity:
+                            images, identity = Images(), record.run
+                        images.begin_life()
                     result.segments += 1
                     segment, lost = _Segment(record, images, result), False
                 elif isinstance(record, Gap):
