@@ -16,10 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from cleancut.report import page
-from cleancut.terminal import Parser, how_far
+from cleancut.terminal import Parser, Screen, how_far
 from interleavings.conformance.pages import explain
 from interleavings.errors import TraceUnreadable
 from interleavings.trace import read_document
@@ -160,7 +158,7 @@ def check(scope: str) -> int:
     started = time.perf_counter()
     parts = parts_for(scope, raw)
     processes = min(2, os.cpu_count() or 1)
-    with how_far(Console(), "checking …", "parts") as shown, ThreadPoolExecutor(max_workers=processes) as pool:
+    with how_far(Screen(), "checking …", "parts") as shown, ThreadPoolExecutor(max_workers=processes) as pool:
         ended = shown.one_more(len(parts))
         # The longest first, so that the others run beside it.
         order = sorted(parts, key=lambda part: part.name != "interleavings")

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .terminal import Parser, complete_files
+from .terminal import Parser, Screen, complete_files
 
 WRONG_USE = 2
 INTERRUPTED = 130
@@ -74,14 +74,13 @@ def _refuse(message: str) -> int:
 
 def _look_into(chosen: argparse.Namespace) -> int:
     """Run `fsck` or `inspect`. Neither needs torch."""
-    from rich.console import Console
 
     from .inspection.command_line import run_fsck, run_inspect
 
     try:
         if chosen.command == "fsck":
-            return run_fsck(chosen.directory, chosen.json, chosen.probe, Console())
-        return run_inspect(chosen.directory, chosen.json, Console())
+            return run_fsck(chosen.directory, chosen.json, chosen.probe, Screen())
+        return run_inspect(chosen.directory, chosen.json, Screen())
     except KeyboardInterrupt:
         print("interrupted; not everything was looked at", file=sys.stderr)
         return INTERRUPTED
@@ -89,13 +88,12 @@ def _look_into(chosen: argparse.Namespace) -> int:
 
 def _watch(chosen: argparse.Namespace) -> int:
     """Run `watch`, which needs no torch either."""
-    from rich.console import Console
 
     from .errors import UsageError
     from .inspection.watch import run_watch
 
     try:
-        return run_watch(chosen.directory, Console(), chosen.interval, chosen.seconds)
+        return run_watch(chosen.directory, Screen(), chosen.interval, chosen.seconds)
     except (UsageError, OSError) as error:
         return _refuse(str(error))
 
@@ -111,13 +109,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if directory is not None and directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         return _refuse(f"{directory} is not an empty directory; the demo begins a new run, give it a new one")
     try:
-        from rich.console import Console
-
         from .demo.parent import run_demo
     except ImportError as missing:
         return _refuse(f"the demo needs {missing.name}, which is not installed; install cleancut[torch]")
     try:
-        return run_demo(chosen.kills, chosen.seed, directory, Console())
+        return run_demo(chosen.kills, chosen.seed, directory, Screen())
     except OSError as fault:
         return _refuse(f"{directory or 'the temporary directory'} cannot be used: {fault}")
     except KeyboardInterrupt:

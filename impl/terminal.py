@@ -20,7 +20,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Ta
 from rich.table import Column
 from rich.text import Text
 
-WRONG_USE = 2
+WRONG_USE, NOT_ALL_SHOWN = 2, 3
 WIDEST_HELP = 100
 
 _BASH_DISPATCH = """
@@ -85,6 +85,16 @@ class _PrintCompletion(argparse.Action):
         dispatch = _ZSH_DISPATCH if values == "zsh" else _BASH_DISPATCH
         print(f'# eval "$(python -m {module} --print-completion {values})"\n{body}{dispatch}')
         raise SystemExit(0)
+
+
+class Screen(Console):
+    """Where a command writes. Whoever reads from a pipe may stop (`| head`): that is no violation, and no pass."""
+
+    def on_broken_pipe(self) -> None:
+        try:
+            super().on_broken_pipe()  # writes no more, and ends with 1
+        except SystemExit as end:
+            raise SystemExit(NOT_ALL_SHOWN) from end
 
 
 class Parser(argparse.ArgumentParser):

@@ -21,7 +21,7 @@ from .exploring import explore
 from .follower import Coverage
 from .in_words import counted
 from .result import Result
-from .terminal import Parser, complete_files, how_far
+from .terminal import Parser, Screen, complete_files, how_far
 from .trace import Trace, read_document
 
 HOLDS, FAILS, WRONG_USE, OPEN = 0, 1, 2, 3
@@ -81,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     chosen = _parser().parse_args(arguments)
-    console = Console(highlight=False, soft_wrap=True)
+    console = Screen(highlight=False, soft_wrap=True)
     # A scenario in which groups fail warns of it in each of its thousands of runs; where nobody has set up logging,
     # that would go to the screen.
     logging.getLogger("cleancut").addHandler(logging.NullHandler())

@@ -25,7 +25,7 @@ from .checks import (
 )
 from .discharging import Outcome, Proved, Refuted
 from .inductions import ARGUMENTS
-from .terminal import Parser, complete_files, how_far
+from .terminal import Parser, Screen, complete_files, how_far
 
 PROVED, REFUTED, WRONG_USE, NOT_COMPLETE = 0, 1, 2, 3
 EXAMPLES = """examples:
@@ -116,7 +116,7 @@ def run(chosen: argparse.Namespace) -> int:
     from .contracts import CONTRACTS
     from .wrong_versions import WRONG_VERSIONS
 
-    console = Console(highlight=False)
+    console = Screen(highlight=False)
     started = time.perf_counter()
     bounded: list[BoundedOutcome] = []
     names = [] if chosen.quick else short_variants()

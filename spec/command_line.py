@@ -20,7 +20,7 @@ from .checks import MachineResult, ScopeResult, VariantResult, check_all_variant
 from .engines import Options, memory_in_bytes, workers_in
 from .machine import Machine
 from .symmetry import NotSymmetric
-from .terminal import HowFar, Parser, complete_files, how_far
+from .terminal import HowFar, Parser, Screen, complete_files, how_far
 
 HOLDS, VIOLATION, WRONG_USE, NOT_COMPLETE = 0, 1, 2, 3
 EXIT_STATUS = {"holds": HOLDS, "fails": VIOLATION, "bounded": NOT_COMPLETE, "inconclusive": NOT_COMPLETE}
@@ -263,7 +263,7 @@ def _variants(arguments: argparse.Namespace, console: Console) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     chosen = _parser().parse_args(arguments)
-    console = Console(highlight=False)
+    console = Screen(highlight=False)
     try:
         if chosen.command == "check":
             return _check(chosen, console)

@@ -287,3 +287,30 @@ def test_completion_without_its_package_is_one_clear_line(monkeypatch: pytest.Mo
     said = capsys.readouterr().err
     assert "install cleancut[completion]" in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["spec", "check", "--machine", "store"],
+        ["interleavings", "check", "device"],
+        ["proofs", "--quick"],
+        ["impl", "fsck", "."],
+    ],
+    ids=" ".join,
+)
+def test_whoever_stops_reading_is_told_neither_of_a_violation_nor_of_a_pass(arguments: list[str]) -> None:
+    """`python -m spec check | head -1` with pipefail: status 3, what was found was not shown; and no traceback."""
+    Path(".LOCK").touch()  # a run that saves
+    with subprocess.Popen(
+        [sys.executable, "-m", *arguments],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        said = process.stderr.read()
+    assert (process.returncode, "Traceback" in said) == (3, False), said

@@ -21,7 +21,7 @@ from ..errors import CleancutError, UsageError
 from ..in_words import age_in_words, counted, size_in_words
 from ..store.files import Handle
 from ..store.posix_files import PosixFiles
-from ..terminal import how_far
+from ..terminal import Screen, how_far
 from .examine import Examined
 from .ownership import OWNERS, Keys
 from .probe import probe
@@ -47,7 +47,7 @@ def _run(
     root = os.path.abspath(directory)
     to_standard_output = json_to == "-"
     try:
-        document = command(root, Console(file=sys.stderr) if to_standard_output else console)
+        document = command(root, Screen(file=sys.stderr) if to_standard_output else console)
         text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
         if to_standard_output:
             sys.stdout.write(text)
