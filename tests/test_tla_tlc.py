@@ -22,7 +22,7 @@ EVERY_SMALL_SCOPE = [
     for name, (scope, pinned) in family.items()
 ]
 EVERY_VARIANT = [pytest.param(machine.name, variant, id=variant.name) for machine, variant in all_variants()]
-# The smallest; bench/engines.py lets TLC count a large scope of the cut.
+# The smallest; bench/engines.py lets TLC count one of the cut.
 MEDIUM_SCOPE = MEDIUM["barrier"]["leases"]
 
 
