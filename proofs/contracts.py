@@ -29,7 +29,7 @@ from impl.store.manifest import (
     decode_manifest,
     encode_manifest,
 )
-from impl.store.names import checkpoint_name, is_member_name, parse_checkpoint_name
+from impl.store.names import checkpoint_name, is_listed_name, parse_checkpoint_name
 from impl.store.retention import Known, removable
 from impl.store.strict_json import _without_duplicates
 from impl.tracing.reader import _checked, _Order
@@ -190,7 +190,7 @@ def checkpoint_name_is_read_back(step: int, sequence: int) -> None:
 def member_stays_inside(name: str) -> None:
     """No name that a manifest may list leads out of its directory."""
     assert len(name) <= 6
-    if is_member_name(name):
+    if is_listed_name(name):
         assert not name.startswith("/")
         assert ".." not in name.split("/")
         assert "" not in name.split("/")

@@ -124,7 +124,7 @@ class _AnyMember:
     parse_checkpoint_name = staticmethod(names.parse_checkpoint_name)
 
     @staticmethod
-    def is_member_name(name: str) -> bool:
+    def is_listed_name(name: str) -> bool:
         """Every one."""
         return True
 
@@ -186,7 +186,7 @@ WRONG_VERSIONS = (
     Wrong(contracts.retention_spares_what_is_needed, "removable", anchors_forgotten),
     Wrong(contracts.retention_spares_what_is_needed, "removable", one_too_many),
     Wrong(contracts.checkpoint_name_is_read_back, "parse_checkpoint_name", parts_swapped),
-    Wrong(contracts.member_stays_inside, "is_member_name", anything_goes),
+    Wrong(contracts.member_stays_inside, "is_listed_name", anything_goes),
     Wrong(contracts.duplicate_keys_are_refused, "_without_duplicates", last_one_wins),
     Wrong(contracts.manifest_is_read_as_it_was_published, "decode_manifest", digest_ignored),
     Wrong(contracts.manifest_is_read_as_it_was_published, "decode_manifest", directory_ignored),
