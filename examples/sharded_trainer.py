@@ -109,6 +109,8 @@ def _copied(state: Any) -> Any:
         return state.detach().clone()
     if isinstance(state, Mapping):
         return {name: _copied(part) for name, part in state.items()}
+    if isinstance(state, list):
+        return [_copied(part) for part in state]
     return state
 
 

@@ -74,7 +74,6 @@ def _refuse(message: str) -> int:
 
 def _look_into(chosen: argparse.Namespace) -> int:
     """Run `fsck` or `inspect`. Neither needs torch."""
-
     from .inspection.command_line import run_fsck, run_inspect
 
     try:
@@ -88,7 +87,6 @@ def _look_into(chosen: argparse.Namespace) -> int:
 
 def _watch(chosen: argparse.Namespace) -> int:
     """Run `watch`, which needs no torch either."""
-
     from .errors import UsageError
     from .inspection.watch import run_watch
 

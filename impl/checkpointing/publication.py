@@ -83,13 +83,12 @@ class Publication:
         """Write and publish; on the writer thread. What was captured and copied is dropped here, not on the loop."""
         try:
             return self.store.publish(self.draft, lambda staged: self._fill(staged, copies), durable)
-        except Exception as error:
-            # Also said here: a program may end before anybody asks what became of the save.
-            _log.error("checkpoint %s was not published: %s", self.draft.name, error)
-            _forget_locals(error)
-            raise
         except BaseException as error:
-            _log.error("%s", _stopped(error, self.draft.name))
+            # Also said here: a program may end before anybody asks what became of the save.
+            if isinstance(error, Exception):
+                _log.error("checkpoint %s was not published: %s", self.draft.name, error)
+            else:
+                _log.error("%s", _stopped(error, self.draft.name))
             _forget_locals(error)
             raise
         finally:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from ..barrier.arguments import UNSET, Unset
+from ..barrier.arguments import UNSET, Unset, positive
 from ..errors import LeaseExpired, UsageError
 from .fence import FenceOrder, Token
 
@@ -219,10 +219,3 @@ class LeaseTable:
         if self.longest_hold is None or granted is None:
             return deadline
         return min(deadline, granted + self.longest_hold)
-
-
-def positive(name: str, value: float) -> float:
-    """`value` as a time in seconds; UsageError when it is none, or no time at all."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
-        raise UsageError(f"{name} is {value!r}, but must be a number of seconds greater than zero.")
-    return float(value)

@@ -18,12 +18,11 @@ from ray.exceptions import RayError
 
 from ..barrier import UNSET, BarrierStatistics, Unset
 from ..barrier.admission import NEW
-from ..barrier.arguments import label, seconds
+from ..barrier.arguments import label, positive, seconds
 from ..barrier.cut import HELD, outer_sections
 from ..barrier.detached import DetachedContext
 from ..errors import HostUnreachable, UsageError, WrongLoop
 from ..leases import FenceOrder, LeaseCounts, LeaseTable
-from ..leases.table import positive
 from .actor import CALLS_AT_ONCE, LOST, BarrierActor, MakeOperations, Settings
 from .sections import RayCheckpoint, RayCut, RayMutation
 

@@ -92,7 +92,7 @@ class StagedDirectory:
     def take_in_folders(self) -> None:
         """Make durable what others have written into the folders, and list it for the manifest."""
         found = [file for folder in self._folders for file in self._files_below(folder)]
-        jobs = (Job(partial(self._taken_in, name), size) for name, size in found)
+        jobs = (Job(partial(self._taken_in, name, size), size) for name, size in found)
         for (name, _), record in zip(found, in_parallel(jobs), strict=True):
             self._records[name] = record
 
@@ -115,14 +115,14 @@ class StagedDirectory:
             else:
                 yield name, found.size
 
-    def _taken_in(self, name: str) -> FileRecord:
+    def _taken_in(self, name: str, size: int) -> FileRecord:
         """Sync and digest a file that somebody else wrote; on any thread."""
         digest = hashlib.sha256()
         length = 0
         handle = self._files.open_read(f"{self.path}/{name}")
         try:
             self._files.fsync(handle)
-            room = memoryview(bytearray(CHUNK_BYTES))
+            room = memoryview(bytearray(max(1, min(size, CHUNK_BYTES))))
             while filled := self._files.read_into(handle, room):
                 with COMPUTING:
                     digest.update(room[:filled])
