@@ -16,16 +16,27 @@ import sys
 import tempfile
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from multiprocessing import get_context
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import torch
 from parts.figures import Row, at_least, at_most, only_shown, options_of, reported
-from parts.store_peers import save_with_dcp, save_with_torch, write_digested, write_direct, write_inside, write_raw
+from parts.store_peers import (
+    save_with_dcp,
+    save_with_torch,
+    seconds_of_load,
+    seconds_of_restore,
+    write_digested,
+    write_direct,
+    write_inside,
+    write_raw,
+)
 from parts.store_situation import Situation, SlowFiles, rows
 
 from impl import TorchTrainerState
@@ -243,7 +254,11 @@ async def memory(effort: Effort, place: Path) -> list[Row]:
 
 
 async def restore(effort: Effort, place: Path) -> list[Row]:
-    """Back in memory, every digest compared, against `torch.load`; the files are in the page cache of both."""
+    """Back in memory, every digest compared, against `torch.load`; the files are in the page cache of both.
+
+    Each in a process of its own, as a restart is one. In a process that has loaded before, memory may be taken that is
+    mapped already, and whether it is hangs on what was allocated in between: such figures are of the allocator.
+    """
     run = await Situation(place / "restore").fill(effort.size)
     await run.checkpointer.save()
     await run.checkpointer.close()
@@ -252,20 +267,13 @@ async def restore(effort: Effort, place: Path) -> list[Row]:
     save_with_torch(tensors, place)
     del run, tensors
     ours, theirs = [], []
-    for number in range(effort.rounds + 1):
-        fresh = Situation(place / "restore")
-        begin = perf_counter()
-        await fresh.checkpointer.restore()
-        our = perf_counter() - begin
-        await fresh.checkpointer.close()
-        del fresh
-        begin = perf_counter()
-        loaded = torch.load(place / "torch.pt", weights_only=True)
-        their = perf_counter() - begin
-        del loaded
-        if number:  # the first pair warms both
-            ours.append(our)
-            theirs.append(their)
+    with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as fresh:
+        for number in range(effort.rounds + 1):
+            our = fresh.submit(seconds_of_restore, place / "restore").result()
+            their = fresh.submit(seconds_of_load, place).result()
+            if number:  # the first pair warms both
+                ours.append(our)
+                theirs.append(their)
     ratio = statistics.median(their / our for their, our in zip(theirs, ours, strict=True))
     return [
         only_shown(f"restore, {effort.size / GIB:g} GiB, digests checked (s)", statistics.median(ours)),

@@ -49,11 +49,18 @@ def test_the_digest_is_that_of_the_bytes_written_even_if_a_tensor_changes_meanwh
     assert staged.records["rows.safetensors"].sha256 == hashlib.sha256(data).hexdigest()
 
 
-@given(st.lists(st.binary(max_size=20), max_size=12), st.integers(1, 9))
-def test_chunks_are_the_same_bytes_in_equal_portions(pieces: list[bytes], size: int) -> None:
-    """Nothing is lost, doubled or reordered where one piece ends and the next begins."""
+@given(
+    st.lists(st.binary(max_size=20) | st.binary(max_size=20).map(bytearray), max_size=12),
+    st.integers(1, 9),
+    st.integers(1, 9),
+)
+def test_chunks_are_the_same_bytes_in_equal_portions(
+    pieces: list[bytes | bytearray], size: int, long_copy: int
+) -> None:
+    """Nothing is lost, doubled or reordered where one piece ends and the next begins, whichever way it is copied."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(durable_file, "CHUNK_BYTES", size)
+        patch.setattr(durable_file, "_LONG_COPY_BYTES", long_copy)
         chunks = [bytes(chunk) for chunk in in_chunks(pieces)]
     assert b"".join(chunks) == b"".join(pieces)
     assert all(len(chunk) == size for chunk in chunks[:-1])

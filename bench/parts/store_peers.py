@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import shutil
@@ -24,6 +25,9 @@ from impl.store.durable_file import CHUNK_BYTES
 from impl.store.posix_files import PosixFiles
 
 from .store_situation import Situation
+
+#: Not zeros: memory that was never written is one page for all, and there are disks that take zeros quicker.
+_CONTENT = os.urandom(CHUNK_BYTES)
 
 
 def save_with_torch(tensors: dict[str, torch.Tensor], place: Path) -> None:
@@ -56,6 +60,7 @@ def _write_past_the_cache(tensors: dict[str, torch.Tensor], place: Path, *, dige
 
     def write(number: int) -> None:
         room, digest = aligned_room(CHUNK_BYTES), hashlib.sha256()
+        room[:] = _CONTENT
         handle = files.open_new(str(place / f"direct-{number}"))
         for begin in range(0, share, len(room)):
             chunk = room[: min(len(room), share - begin)]
@@ -119,3 +124,24 @@ async def write_inside(run: Situation, directory: Path) -> float:
     store.close()
     shutil.rmtree(directory)
     return seconds
+
+
+def seconds_of_restore(directory: Path) -> float:
+    """How long this process takes to have the newest checkpoint back."""
+
+    async def restored() -> float:
+        run = Situation(directory)
+        begin = perf_counter()
+        await run.checkpointer.restore()
+        seconds = perf_counter() - begin
+        await run.checkpointer.close()
+        return seconds
+
+    return asyncio.run(restored())
+
+
+def seconds_of_load(place: Path) -> float:
+    """How long this process takes to have back what `save_with_torch` wrote."""
+    begin = perf_counter()
+    torch.load(place / "torch.pt", weights_only=True)
+    return perf_counter() - begin

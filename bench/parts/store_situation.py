@@ -107,4 +107,4 @@ class Situation:
 def rows(size: int) -> dict[str, torch.Tensor]:
     """One group's share of `size` bytes, really in memory."""
     elements = size // GROUPS // FIELDS // 4
-    return {f"field{number}": torch.full((elements,), 1.0 + number) for number in range(FIELDS)}
+    return {f"field{number}": torch.rand(elements) for number in range(FIELDS)}

@@ -28,6 +28,11 @@ def aligned_room(size: int) -> memoryview:
     return memoryview(mmap.mmap(-1, size))
 
 
+def address_of(memory: memoryview) -> int:
+    """Where it begins; only of memory that may be written and is not empty."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(memory))
+
+
 def write_past_the_cache(descriptor: int, data: memoryview) -> int:
     """Append what can be written directly of the front of `data`, bytes; how many these were, 0 where it cannot be.
 
@@ -55,4 +60,4 @@ def write_past_the_cache(descriptor: int, data: memoryview) -> int:
 
 def _is_aligned(data: memoryview) -> bool:
     """Whether the memory begins at a multiple of the alignment; of memory that only can be read nobody can tell."""
-    return not data.readonly and ctypes.addressof(ctypes.c_char.from_buffer(data)) % ALIGNMENT == 0
+    return not data.readonly and address_of(data) % ALIGNMENT == 0

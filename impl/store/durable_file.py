@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterable, Iterator
 
 from . import names
-from .direct_io import aligned_room
+from .direct_io import address_of, aligned_room
 from .files import Buffer, Files
 
 #: Bytes that go to the file system, or through a digest, in one call: enough to keep a disk busy past the page cache.
-#: Copying so much keeps the interpreter for a good half of a millisecond.
 CHUNK_BYTES = 4 << 20
+#: From here on a copy takes longer than it takes to let other threads run meanwhile.
+_LONG_COPY_BYTES = 64 << 10
 
 
 def in_chunks(pieces: Iterable[Buffer]) -> Iterator[memoryview]:
@@ -26,7 +28,7 @@ def in_chunks(pieces: Iterable[Buffer]) -> Iterator[memoryview]:
         rest = memoryview(piece).cast("B")
         while rest:
             taken = min(len(rest), len(room) - filled)
-            room[filled : filled + taken] = rest[:taken]
+            _copy(rest[:taken], room[filled : filled + taken])
             rest = rest[taken:]
             filled += taken
             if filled == len(room):
@@ -34,6 +36,14 @@ def in_chunks(pieces: Iterable[Buffer]) -> Iterator[memoryview]:
                 filled = 0
     if filled:
         yield room[:filled]
+
+
+def _copy(source: memoryview, target: memoryview) -> None:
+    """Copy all of `source` into memory of the same length; a long copy keeps no other thread from the interpreter."""
+    if len(source) < _LONG_COPY_BYTES or source.readonly:
+        target[:] = source
+    else:
+        ctypes.memmove(address_of(target), address_of(source), len(source))
 
 
 def write_durably(files: Files, path: str, chunks: Iterable[Buffer]) -> None:

@@ -18,8 +18,8 @@ T = TypeVar("T")
 
 #: From this size on a file is worth a thread of its own.
 LARGE_BYTES = 2 << 20
-#: Streams under way at once. Also with few cores: while one waits for its fsync another computes its digest.
-WORKERS = max(4, min(8, os.cpu_count() or 1))
+#: Streams under way at once. Also with few cores: while some wait for the disk others compute their digests.
+WORKERS = max(6, min(8, os.cpu_count() or 1))
 #: Held while a stream computes a digest, not while it waits for the disk: no more of them than there are cores.
 COMPUTING = threading.Semaphore(max(1, min(WORKERS, os.cpu_count() or 1)))
 
