@@ -38,6 +38,17 @@ def imported_ray() -> Any:
     return ray
 
 
+def lost_actor(ray: Any) -> tuple[type[Exception], ...]:
+    """What Ray raises for an actor that does not answer any more: not all of it is a RayActorError."""
+    errors = ray.exceptions
+    return (
+        errors.RayActorError,
+        errors.OutOfMemoryError,  # killed by Ray itself, because memory ran low
+        errors.ActorUnschedulableError,
+        errors.RuntimeEnvSetupError,
+    )
+
+
 @contextmanager
 def cluster(address: str, workers: int | None) -> Iterator[int]:
     """Be connected to a cluster, and say how many workers to start there: `workers`, or one a processor.
@@ -227,7 +238,7 @@ class RaySeat:
                     return against
                 self.begun = True
             answer: Learnt | Raised = self._ray.get(self.asked.popleft())
-        except (self._ray.exceptions.RayActorError, self._ray.exceptions.OutOfMemoryError) as gone:
+        except lost_actor(self._ray) as gone:
             self.asked.clear()
             how = (
                 f"({type(gone).__name__})" if self.begun else f"before they began: {str(gone).strip().splitlines()[-1]}"

@@ -109,7 +109,7 @@ def trace_of(name: str) -> BoundedOutcome:
     except TraceDoesNotReplay as fault:
         return BoundedOutcome("trace", name, "fails", str(fault), time.perf_counter() - started)
     if isinstance(found, Trace) and found.length == variant.length:
-        verdict, said = "bounded", f"{variant.breaks} in {found.length} steps, as the engines"
+        verdict, said = "bounded", f"{variant.breaks} at length {found.length}, as the engines"
     elif isinstance(found, GaveUp):
         verdict, said = "inconclusive", f"the solver gave up at length {found.length}: {found.reason}"
     else:

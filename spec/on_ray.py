@@ -32,6 +32,17 @@ def imported_ray() -> Any:
     return ray
 
 
+def lost_actor(ray: Any) -> tuple[type[Exception], ...]:
+    """What Ray raises for an actor that does not answer any more: not all of it is a RayActorError."""
+    errors = ray.exceptions
+    return (
+        errors.RayActorError,
+        errors.OutOfMemoryError,  # killed by Ray itself, because memory ran low
+        errors.ActorUnschedulableError,
+        errors.RuntimeEnvSetupError,
+    )
+
+
 @contextmanager
 def cluster(address: str, workers: int | None) -> Iterator[int]:
     """Be connected to a cluster, and say how many owners to start there: `workers`, or one a processor.
@@ -182,7 +193,7 @@ class RayOwners:
                 f"--ray: not all of {self.number} owners have started within {PATIENCE_AT_THE_START:g} s; likely "
                 "cause: other work has the cluster's processors. Name fewer with --workers"
             ) from None
-        except (errors.RayActorError, errors.OutOfMemoryError) as fault:
+        except lost_actor(self._ray) as fault:
             reason = str(fault).strip().splitlines()[-1]
             raise UnknownName(f"--ray: an owner cannot start in the cluster: {reason}") from None
 
@@ -195,7 +206,7 @@ class RayOwners:
         errors = self._ray.exceptions
         try:
             answers: list[Any] = self._ray.get(list(references))
-        except (errors.RayActorError, errors.OutOfMemoryError) as gone:
+        except lost_actor(self._ray) as gone:
             raise OwnersLost(str(gone)) from None
         except errors.ObjectLostError as lost:
             raise LevelsLost(str(lost)) from None

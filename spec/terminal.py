@@ -102,6 +102,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *arguments: Any, completes: bool = False, **settings: Any) -> None:
         settings.setdefault("formatter_class", _Help)
+        settings.setdefault("allow_abbrev", False)  # what is short for one option today is for two tomorrow
         super().__init__(*arguments, **settings)
         if completes:
             self.add_argument(

@@ -27,6 +27,7 @@ import explorer_programs  # noqa: E402
 import ray_programs  # noqa: E402
 from compiled_agreement import expect_same  # noqa: E402
 
+from impl.ray import actor  # noqa: E402
 from interleavings import ExplorerUsageError, Result, explore, on_ray  # noqa: E402
 from interleavings.follower import Coverage  # noqa: E402
 from interleavings.scenarios import scenario_named  # noqa: E402
@@ -79,6 +80,13 @@ def names_of_ray(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     """Ray has two errors for an actor that is gone, and neither is a kind of the other."""
     monkeypatch.setattr(on_ray, "imported_ray", lambda: request.param)
     monkeypatch.setattr(spec_on_ray, "imported_ray", lambda: request.param)
+
+
+@pytest.mark.parametrize("module", [on_ray, spec_on_ray], ids=["interleavings", "spec"])
+def test_whatever_says_that_an_actor_is_gone_is_known_as_such(module: Any) -> None:
+    """The packages may not import each other, so the list stands in each of them."""
+    assert set(module.lost_actor(ray)) == {*actor.LOST} - {ray.exceptions.ActorDiedError}
+    assert issubclass(ray.exceptions.ActorDiedError, module.lost_actor(ray))
 
 
 # --------------------------------------------------------------------------------------------------- the explorer

@@ -96,6 +96,14 @@ def test_help_is_no_wider_than_the_terminal_and_never_very_wide(module: str) -> 
         assert max(map(len, text.splitlines())) <= limit, columns
 
 
+@pytest.mark.parametrize("module", MODULES)
+def test_options_are_not_abbreviated(module: str) -> None:
+    """A script that abbreviates would come to mean something else with the next option of that beginning."""
+    refused = piped(module, "--hel")
+    assert refused.returncode == impl.terminal.WRONG_USE
+    assert refused.stderr.startswith(f"python -m {module}: ")
+
+
 def test_every_package_has_the_same_terminal() -> None:
     """A copy in each, since none may import another; a fault mended in one alone would stay in the others."""
     copies = {(ROOT / module / "terminal.py").read_text(encoding="utf-8") for module in MODULES}
