@@ -24,12 +24,15 @@ def judge(run: Run, options: dict[str, Target]) -> Failure | None:
         failure = _ask("invariant", run.invariant)
         if failure is not None:
             return failure
+    ended = True
     for main in run.mains:
-        if main.done():
-            failure = _main_failure(run, main)
-            if failure is not None:
-                return failure
-    if not run.mains_ended():
+        if not main.done():
+            ended = False
+            continue
+        failure = _main_failure(run, main)
+        if failure is not None:
+            return failure
+    if not ended:
         if run.only_environment(options):
             return _deadlock(run)
         return None

@@ -197,25 +197,26 @@ def _number_of(future: ExplorerFuture) -> int | None:
 
 
 def read_future(walk: Walk, value: Any) -> None:
-    state = value._state
+    state, message = value._state, value._cancel_message
     attributes = attributes_of(value)
-    walk.out.append(("future", state, bool(attributes)))
-    if walk.hashed and isinstance(value, ExplorerFuture):
-        walk.out.append(_number_of(value))
+    number = _number_of(value) if walk.hashed and isinstance(value, ExplorerFuture) else None
+    stack = walk.stack
     if attributes:
-        walk.stack.append(attributes)
+        stack.append(attributes)
+    if message is not None:
+        stack.append(message)
+    detail: Any = None
     if state == "PENDING":
         callbacks = value._callbacks or ()
-        walk.out.append(len(callbacks))
+        detail = len(callbacks)
         for callback, context in reversed(callbacks):
-            walk.stack.append(walk.made(context))
-            walk.stack.append(walk.made(callback))
+            stack.append(walk.made(context))
+            stack.append(walk.made(callback))
     elif state == "FINISHED":
-        walk.out.append(value._log_traceback)
         exception = value._exception
-        walk.stack.append(value._result if exception is None else exception)
-        walk.stack.append(exception is None)
-    walk.stack.append(value._cancel_message)
+        detail = (value._log_traceback, exception is None)
+        stack.append(value._result if exception is None else exception)
+    walk.out.append(("future", state, bool(attributes), message is None, number, detail))
 
 
 def read_task(walk: Walk, value: Any) -> None:
@@ -337,7 +338,14 @@ def read_reduced(walk: Walk, value: Any) -> None:
     walk.stack.append(tuple(walk.made(expanded)[1:]))
 
 
+def _range_iterator(walk: Walk, value: Any) -> None:
+    """Where a loop over numbers stands: as `read_reduced`, but one atom, since most programs have such loops."""
+    _, (numbers,), place = value.__reduce__()
+    walk.out.append(("range iterator", numbers.start, numbers.stop, numbers.step, place))
+
+
 BUILT_IN: dict[type, Handler] = {
+    type(iter(range(0))): _range_iterator,
     list: _list,
     collections.deque: _list,
     bytearray: lambda walk, value: walk.out.extend((("bytearray",), bytes(value))),

@@ -129,7 +129,7 @@ class Run:
 
     def mains_ended(self) -> bool:
         """Say whether every main coroutine has ended."""
-        return all(main.done() for main in self.mains)
+        return all(map(ExplorerTask.done, self.mains))
 
     def options(self) -> dict[str, Target]:
         """Return what may happen next, by name. Equal names are told apart by a number, in the order of the lists."""
@@ -138,11 +138,14 @@ class Run:
         for handle in loop.ready:
             if handle._cancelled:
                 continue
-            _put(found, handle.key or key_of(handle), handle)
+            key = handle.key or key_of(handle)
+            if key in found:
+                key = _numbered(found, key)
+            found[key] = handle
             if self.fifo:
                 break
         ended = self.mains_ended()
-        if not ended:
+        if loop.timers and not ended:
             for timer in self._due_timers(bool(found)):
                 _put(found, timer.key, timer)
         for job in loop.jobs:
@@ -158,8 +161,6 @@ class Run:
 
     def _due_timers(self, busy: bool) -> list[ExplorerTimer]:
         timers = self.loop.timers
-        if not timers:
-            return []
         earliest = min(timer._when for timer in timers)
         if not busy or self.fifo or self.rules.timers == "anytime":
             return [timer for timer in timers if timer._when <= max(earliest, self.loop.now)]
@@ -167,7 +168,7 @@ class Run:
 
     def only_environment(self, options: dict[str, Target]) -> bool:
         """Say whether nothing can happen by itself: what is left is to cancel somebody, or to crash."""
-        return all(is_a_fault(target) for target in options.values())
+        return all(map(is_a_fault, options.values()))
 
     # -- steps -------------------------------------------------------------------------------------------------------
     def step(self, target: Target) -> None:
@@ -357,9 +358,11 @@ def _close_inside_out(coroutine: Any) -> None:
 
 
 def _put(found: dict[str, Target], key: str, target: Target) -> None:
-    if key in found:
-        number = 2
-        while f"{key} #{number}" in found:
-            number += 1
-        key = f"{key} #{number}"
-    found[key] = target
+    found[_numbered(found, key) if key in found else key] = target
+
+
+def _numbered(found: dict[str, Target], key: str) -> str:
+    number = 2
+    while f"{key} #{number}" in found:
+        number += 1
+    return f"{key} #{number}"
