@@ -15,6 +15,7 @@ from ..errors import InvariantViolated
 from ..in_words import counted
 from ..plane import Rows
 from ..slots import Claim
+from ..steps import is_empty
 from .callables import UserFunction
 from .generation import Generation
 from .parts import RunParts
@@ -109,9 +110,7 @@ class TrainPump:
         return self._parts.fed and all(slot.ready for slot in self._parts.buffer.slots.values())
 
     def _step_is_empty(self) -> bool:
-        sampler = self._parts.sampler
-        version = self._parts.progress.version
-        return sampler.stamped and sampler.cursor >= version and sampler.target(version) == 0
+        return is_empty(self._parts.sampler, self._parts.progress.version)
 
     def _exhausted(self) -> bool:
         """Whether nothing is left to train; raises if groups are missing from a step that was admitted."""
