@@ -71,7 +71,7 @@ class AdoptedController:
 
     async def train(self) -> None:
         while self.ledger.entries or self.buffer.slots or not self.loader.exhausted:
-            claim = await steps.claim(self.buffer, self.sampler, self.trainer.version)
+            claim = await steps.claim(self.buffer, self.sampler, self.trainer.version, self.loader)
             if claim is not None:  # else all of its groups were given up
                 await train_step(claim)
             await steps.finish(self.buffer, self.sampler, self.trainer, claim)

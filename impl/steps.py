@@ -108,14 +108,20 @@ async def dispatch(ledger: Ledger, buffer: ReplayBuffer, group: GroupId, version
         buffer.give_back(permit)  # no-op once the slot owns it
 
 
-async def commit(ledger: Ledger, buffer: ReplayBuffer, group: GroupId, rows: Rows, ready: Any = None) -> None:
-    """Make the rows of a dispatched group visible and the group the buffer's; `ready` as in `ReplayBuffer.commit`."""
+async def commit(ledger: Ledger, buffer: ReplayBuffer, group: GroupId, rows: Rows, ready: Any = None) -> bool:
+    """Make the rows of a dispatched group visible and the group the buffer's; `ready` as in `ReplayBuffer.commit`.
+
+    False, and nothing is changed, for a group that was given up meanwhile.
+    """
     ledger.barrier.require_outside()
     staged = await buffer.plane.stage(group, rows)
     async with ledger.barrier.mutation("group_commits") as cut:
+        if group not in buffer.slots and group not in ledger.entries:
+            return False
         buffer.commit(cut, group, staged, ready)
     ledger.remove_committed(group)
     buffer.wake()
+    return True
 
 
 async def fail_attempt(ledger: Ledger, group: GroupId, cause: str = "transient") -> int:
@@ -154,22 +160,42 @@ def shrink(
     buffer.wake()
 
 
-async def claim(buffer: ReplayBuffer, sampler: Sampler, version: int) -> Claim | None:
+async def claim(buffer: ReplayBuffer, sampler: Sampler, version: int, loader: Loader) -> Claim | None:
     """Wait until a whole step for `version` is ready, and take it; None for one whose groups were all given up.
 
-    That one is passed with nothing trained: `finish` it all the same.
+    That one is passed with nothing trained: `finish` it all the same. At the end of the data a sampler without stamps
+    takes what there is.
     """
     buffer.barrier.require_outside()
-    while True:
-        if is_empty(sampler, version):
-            return None
-        if sampler.select(buffer.slots, version, sampler.target(version)):
+
+    def selection() -> tuple[GroupId, ...]:
+        pending = {} if buffer.ledger is None else buffer.ledger.entries
+        return select_step(buffer, sampler, version, loader.exhausted and pending.keys() <= buffer.slots.keys())
+
+    while not is_empty(sampler, version):
+        if selection():
             async with buffer.barrier.mutation("step_claims") as cut:
                 # Others may have changed the buffer while the slot was waited for.
-                if chosen := sampler.select(buffer.slots, version, sampler.target(version)):
+                if chosen := selection():
                     return buffer.claim(cut, chosen, version)
         else:
             await buffer.wait_changed()
+    return None
+
+
+def select_step(buffer: ReplayBuffer, sampler: Sampler, version: int, fed: bool) -> tuple[GroupId, ...]:
+    """The groups of the next step, or () while there are not enough. `fed`: everything was dispatched.
+
+    Then, once nothing generates, the last step of an unstamped sampler is as many as there are.
+    """
+    target = sampler.target(version)
+    chosen = sampler.select(buffer.slots, version, target)
+    if sampler.stamped or not fed or not all(slot.ready for slot in buffer.slots.values()):
+        return chosen
+    while not chosen and target > 1:
+        target -= 1
+        chosen = sampler.select(buffer.slots, version, target)
+    return chosen
 
 
 def is_empty(sampler: Sampler, version: int) -> bool:
@@ -177,8 +203,14 @@ def is_empty(sampler: Sampler, version: int) -> bool:
     return sampler.stamped and sampler.cursor >= version and sampler.target(version) == 0
 
 
-async def finish(buffer: ReplayBuffer, sampler: Sampler, counters: HeldCounters, claim: Claim | None) -> None:
-    """The step that `claim` gave is trained, or passed empty: the trainer's version moves and the gate is told."""
+async def finish(
+    buffer: ReplayBuffer, sampler: Sampler, counters: HeldCounters, claim: Claim | None
+) -> tuple[GroupId, ...]:
+    """The step that `claim` gave is trained, or passed empty: the trainer's version moves and the gate is told.
+
+    What is too old by then is given up; returned are those of it that still generate, to be ended by the caller. That
+    happens with the windowed sampler only; `commit` is False for them.
+    """
     async with buffer.barrier.mutation("step_finishes") as cut:
         if claim is not None:
             buffer.finish(cut, claim)
@@ -186,3 +218,20 @@ async def finish(buffer: ReplayBuffer, sampler: Sampler, counters: HeldCounters,
             buffer.barrier.emit("empty_step", step=counters.version)
         counters.version += 1
         sampler.advance(counters.version)
+    if not sampler.stale(buffer.slots, counters.version):
+        return ()
+    async with buffer.barrier.mutation("evictions") as cut:
+        return evict_stale(cut, buffer, sampler, counters.version)
+
+
+def evict_stale(cut: Cut, buffer: ReplayBuffer, sampler: Sampler, version: int) -> tuple[GroupId, ...]:
+    """Give up what is too old for `version`, inside a slot: ready groups are evicted, the others, returned, aborted."""
+    aborted = []
+    for group in sampler.stale(buffer.slots, version):
+        if buffer.slots[group].ready:
+            buffer.evict(cut, group)
+        else:
+            buffer.abort_stale(cut, group)
+            aborted.append(group)
+        sampler.record_drop()
+    return tuple(aborted)

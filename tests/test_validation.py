@@ -85,7 +85,9 @@ def test_a_controller_of_ones_own_is_followed_once_its_run_has_a_name(tmp_path: 
                     else:
                         await steps.retry(ledger, group)
                         await steps.commit(ledger, buffer, group, {"tokens": torch.zeros(2)})
-                await steps.finish(buffer, sampler, counters, await steps.claim(buffer, sampler, counters.version))
+                await steps.finish(
+                    buffer, sampler, counters, await steps.claim(buffer, sampler, counters.version, loader)
+                )
                 await checkpointer.save()
         tracer.close()
 
