@@ -59,6 +59,18 @@ def test_runs_with_everything_in_them_are_accepted(tmp_path: Path, sampler: str,
     assert result.events == sum(line["record"] == "event" for line in lines_of(path))
 
 
+def test_a_life_that_was_killed_before_it_wrote_is_cut_short(tmp_path: Path) -> None:
+    """One file a process: the empty one among them is no damage, and alone it is no trace."""
+    path, nothing = tmp_path / "trace.jsonl", tmp_path / "killed_at_once.jsonl"
+    nothing.touch()
+    random_lives(path, "in_order", 0)
+    alone, both = validate([path]), validate([nothing, path])
+    assert (both.verdict, both.events, both.cut_short) == ("holds", alone.events, alone.cut_short + 1), said(both)
+    assert validate([nothing, nothing]).verdict == "inconclusive"
+    with pytest.raises(TraceUnreadable, match="the file is empty"):
+        validate([nothing])
+
+
 @pytest.mark.parametrize("named", [True, False])
 def test_a_controller_of_ones_own_is_followed_once_its_run_has_a_name(tmp_path: Path, named: bool) -> None:
     """`attach` names it to the tracer, if that comes before the first event; else its sections alone are followed."""

@@ -221,6 +221,10 @@ def validate(
     for name in result.files:
         segment: _Segment | None = None
         lost = False
+        if _is_empty(name) and len(result.files) > 1:
+            # A process that was killed before it had written anything down.
+            result.cut_short += 1
+            continue
         lines = read_trace(name)
         try:
             for line, record in lines:
@@ -270,6 +274,13 @@ def validate(
     if not result.events:
         _note(result, "the trace holds no event")
     return result
+
+
+def _is_empty(name: str) -> bool:
+    try:
+        return os.path.getsize(name) == 0
+    except OSError:
+        return False  # `read_trace` says what is wrong
 
 
 def _note(result: Validation, text: str) -> None:
