@@ -71,12 +71,10 @@ class AdoptedController:
 
     async def train(self) -> None:
         while self.ledger.entries or self.buffer.slots or not self.loader.exhausted:
-            claim = await steps.claim(self.buffer, self.sampler, self.trainer.version)
-            await train_step(claim)
-            async with self.barrier.mutation("step_finishes") as cut:
-                self.buffer.finish(cut, claim)
-                self.trainer.version += 1
-                self.sampler.advance(self.trainer.version)
+            claim = await steps.claim(self.buffer, self.sampler, self.trainer.version, self.loader)
+            if claim is not None:  # else all of its groups were given up
+                await train_step(claim)
+            await steps.finish(self.buffer, self.sampler, self.trainer, claim)
             await self.checkpointer.begin_save()  # back after the window; the files are written behind it
 
 

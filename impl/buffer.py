@@ -33,7 +33,7 @@ from .errors import CheckpointIncompatible, InvariantViolated, UsageError
 from .in_words import counted
 from .permits import Permit, PermitPool, require_permit
 from .plane import DataPlane, Rows
-from .slots import BufferSnapshot, Claim, Slot, checked_slots, require_slot
+from .slots import BufferSnapshot, Claim, Slot, checked_slots, require_balanced, require_slot
 from .wakeup import Wakeup
 
 if TYPE_CHECKING:
@@ -382,18 +382,7 @@ class ReplayBuffer:
         }
 
     def check(self) -> None:
-        """Raise InvariantViolated unless one permit is placed per slot and exactly the ready slots have rows."""
+        """Raise InvariantViolated unless each slot has a permit and, ready, its rows, or else the ledger's entry."""
         self._permits.check()
-        if self._permits.placed != len(self._slots):
-            raise InvariantViolated(
-                f"{counted(self._permits.placed, 'permit is', 'permits are')} placed and the buffer has "
-                f"{counted(len(self._slots), 'slot')}. Slot and permit must come and go in one section; this is a "
-                "fault of the library."
-            )
-        with_rows = set(self.plane.groups())
-        ready = {group for group, slot in self._slots.items() if slot.ready}
-        if with_rows != ready:
-            raise InvariantViolated(
-                f"groups {sorted(with_rows ^ ready)} are in only one of the buffer index and the data plane. Rows that "
-                "nobody names must not remain; this is a fault of the library, or the plane was changed directly."
-            )
+        entries = None if self._ledger is None else self._ledger.entries
+        require_balanced(self._slots, self._permits.placed, self.plane.groups(), entries)

@@ -40,7 +40,8 @@ class Loader(Protocol):
     def state(self) -> Any:
         """One immutable record of plain values; at least dataset_length, dataset_digest, seed and batch_size.
 
-        A frozen dataclass, a msgspec struct or a dictionary. No work is done: it is read in the window.
+        A frozen dataclass, a msgspec struct or a new dictionary. No work is done: it is read in the window. One with
+        the very fields of `LoaderState` is taken for a `PromptLoader`'s, and its prompts are counted by that.
         """
 
     def load_state(self, state: Any) -> None:

@@ -1,13 +1,14 @@
-"""The records of the replay buffer: a slot, the open claim, and the snapshot a checkpoint takes."""
+"""The records of the replay buffer: a slot, the open claim, the snapshot a checkpoint takes, and how they balance."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .arguments import require_count, require_group, require_items, require_key, require_kind, require_step
 from .errors import InvariantViolated
+from .in_words import counted
 from .plane import DataPlane, Rows
 
 if TYPE_CHECKING:
@@ -101,3 +102,30 @@ class Claim:
                 f"{'' if self.open else ', which is finished'}. Rows of a claim may be used until its step ends; keep "
                 "a copy of what is needed later."
             )
+
+
+def require_balanced(
+    slots: Mapping[GroupId, Slot], placed: int, groups: Iterable[GroupId], entries: Container[GroupId] | None
+) -> None:
+    """Raise InvariantViolated unless every slot has a permit, every ready one rows, every other one a ledger entry.
+
+    `placed` permits, rows of `groups`, pending `entries` if a ledger is known.
+    """
+    if placed != len(slots):
+        raise InvariantViolated(
+            f"{counted(placed, 'permit is', 'permits are')} placed and the buffer has {counted(len(slots), 'slot')}. "
+            "Slot and permit must come and go in one section; this is a fault of the library."
+        )
+    with_rows = set(groups)
+    ready = {group for group, slot in slots.items() if slot.ready}
+    if with_rows != ready:
+        raise InvariantViolated(
+            f"groups {sorted(with_rows ^ ready)} are in only one of the buffer index and the data plane. Rows that "
+            "nobody names must not remain; this is a fault of the library, or the plane was changed directly."
+        )
+    dropped = [group for group in slots if group not in ready and entries is not None and group not in entries]
+    if dropped:
+        raise InvariantViolated(
+            f"groups {dropped} have a slot and a permit, and no entry in the ledger: they were dropped without their "
+            "slot. Give up both in one section, as `steps.give_up` does."
+        )

@@ -5,7 +5,10 @@
     admit      gate (waits for the trainer) → slot: stamp, RESERVED → ADMITTED
     dispatch   buffer permit (waits for the trainer) → slot: an unready buffer slot
     commit     staging of the rows (may take its time) → slot: rows visible → ledger entry dropped
+    fail_attempt, retry    slot: a failed attempt is counted, for good; slot: it is made again
+    give_up    slot: buffer slot, permit, ledger entry and the target of the step, together
     claim      a whole step (waits for generations) → slot: the groups are the trainer's
+    finish     slot: groups trained, version + 1, gate open
 
 The trainer's save waits for the slots; whoever waited for the trainer inside of one would never return. So each refuses
 to be called inside a section, and a call that is cancelled has taken nothing.
@@ -15,26 +18,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .arguments import require_text
 from .ledger import Phase
 from .samplers import TransactionalSampler
 
 if TYPE_CHECKING:
     from .barrier import Cut
     from .buffer import ReplayBuffer
-    from .checkpointer import Checkpointer, Restored
+    from .checkpointer import Checkpointer, HeldCounters, Restored
     from .keys import GroupId
     from .ledger import Admission, Ledger, LedgerEntry
     from .loader_protocol import Loader
     from .plane import Rows
     from .samplers import Sampler
     from .slots import Claim
+    from .trainer_state import TrainerState
 
 
-async def resume(checkpointer: Checkpointer, sampler: Sampler) -> Restored | None:
+async def resume(checkpointer: Checkpointer, sampler: Sampler, trainer: TrainerState | None = None) -> Restored | None:
     """Bring the attached parts back to the newest valid checkpoint; None, and nothing changed, where there is none."""
     if checkpointer.latest() is None:
         return None
-    restored = await checkpointer.restore()
+    restored = await checkpointer.restore(trainer=trainer)
     sampler.advance(restored.version)
     return restored
 
@@ -103,27 +108,130 @@ async def dispatch(ledger: Ledger, buffer: ReplayBuffer, group: GroupId, version
         buffer.give_back(permit)  # no-op once the slot owns it
 
 
-async def commit(ledger: Ledger, buffer: ReplayBuffer, group: GroupId, rows: Rows, ready: Any = None) -> None:
-    """Make the rows of a dispatched group visible and the group the buffer's; `ready` as in `ReplayBuffer.commit`."""
+async def commit(ledger: Ledger, buffer: ReplayBuffer, group: GroupId, rows: Rows, ready: Any = None) -> bool:
+    """Make the rows of a dispatched group visible and the group the buffer's; `ready` as in `ReplayBuffer.commit`.
+
+    False, and nothing is changed, for a group that was given up meanwhile.
+    """
     ledger.barrier.require_outside()
     staged = await buffer.plane.stage(group, rows)
     async with ledger.barrier.mutation("group_commits") as cut:
+        if group not in buffer.slots and group not in ledger.entries:
+            return False
         buffer.commit(cut, group, staged, ready)
     ledger.remove_committed(group)
     buffer.wake()
+    return True
 
 
-async def claim(buffer: ReplayBuffer, sampler: Sampler, version: int) -> Claim:
-    """Wait until a whole step for `version` is ready, and take it.
+async def fail_attempt(ledger: Ledger, group: GroupId, cause: str = "transient") -> int:
+    """Count a failed attempt of a dispatched group; how many there were, those before a restart included."""
+    async with ledger.barrier.mutation("retries") as cut:
+        return ledger.fail_attempt(cut, group, cause).attempt
 
-    A step whose groups were all given up never is: pass it without, as `Controller` does (`sampler.target` is 0).
+
+async def retry(ledger: Ledger, group: GroupId) -> None:
+    """Say that a group whose attempt has failed is attempted again, however long after."""
+    async with ledger.barrier.mutation("retries"):
+        ledger.barrier.emit("retry", group=group)
+
+
+async def give_up(
+    ledger: Ledger, buffer: ReplayBuffer, sampler: Sampler, group: GroupId, reason: str = "failed"
+) -> None:
+    """Drop a dispatched group whose last attempt has failed: slot and permit are free, its step is one smaller."""
+    async with ledger.barrier.mutation("retries") as cut:
+        shrink(cut, ledger, buffer, sampler, group, reason)
+
+
+def shrink(
+    cut: Cut, ledger: Ledger, buffer: ReplayBuffer, sampler: Sampler, group: GroupId, reason: str = "failed"
+) -> None:
+    """The part of `give_up` inside the slot. A refusal changes nothing."""
+    require_text("reason", reason, "failed")
+    if group in ledger.entries:  # else `drop` refuses, and the slot stays
+        buffer.release_unready(cut, group)
+    step = ledger.drop(cut, group, reason).step
+    if sampler.stamped and step is not None:
+        sampler.credit(step, 1)
+    else:
+        sampler.record_drop()
+    ledger.barrier.emit("shrink", group=group, step=step)
+    buffer.wake()
+
+
+async def claim(buffer: ReplayBuffer, sampler: Sampler, version: int, loader: Loader) -> Claim | None:
+    """Wait until a whole step for `version` is ready, and take it; None for one whose groups were all given up.
+
+    That one is passed with nothing trained: `finish` it all the same. At the end of the data a sampler without stamps
+    takes what there is.
     """
     buffer.barrier.require_outside()
-    while True:
-        if sampler.select(buffer.slots, version, sampler.target(version)):
+
+    def selection() -> tuple[GroupId, ...]:
+        pending = {} if buffer.ledger is None else buffer.ledger.entries
+        return select_step(buffer, sampler, version, loader.exhausted and pending.keys() <= buffer.slots.keys())
+
+    while not is_empty(sampler, version):
+        if selection():
             async with buffer.barrier.mutation("step_claims") as cut:
                 # Others may have changed the buffer while the slot was waited for.
-                if chosen := sampler.select(buffer.slots, version, sampler.target(version)):
+                if chosen := selection():
                     return buffer.claim(cut, chosen, version)
         else:
             await buffer.wait_changed()
+    return None
+
+
+def select_step(buffer: ReplayBuffer, sampler: Sampler, version: int, fed: bool) -> tuple[GroupId, ...]:
+    """The groups of the next step, or () while there are not enough. `fed`: everything was dispatched.
+
+    Then, once nothing generates, the last step of an unstamped sampler is as many as there are.
+    """
+    target = sampler.target(version)
+    chosen = sampler.select(buffer.slots, version, target)
+    if sampler.stamped or not fed or not all(slot.ready for slot in buffer.slots.values()):
+        return chosen
+    while not chosen and target > 1:
+        target -= 1
+        chosen = sampler.select(buffer.slots, version, target)
+    return chosen
+
+
+def is_empty(sampler: Sampler, version: int) -> bool:
+    """Whether step `version` was admitted, and every group of it given up since."""
+    return sampler.stamped and sampler.cursor >= version and sampler.target(version) == 0
+
+
+async def finish(
+    buffer: ReplayBuffer, sampler: Sampler, counters: HeldCounters, claim: Claim | None
+) -> tuple[GroupId, ...]:
+    """The step that `claim` gave is trained, or passed empty: the trainer's version moves and the gate is told.
+
+    What is too old by then is given up; returned are those of it that still generate, to be ended by the caller. That
+    happens with the windowed sampler only; `commit` is False for them.
+    """
+    async with buffer.barrier.mutation("step_finishes") as cut:
+        if claim is not None:
+            buffer.finish(cut, claim)
+        else:
+            buffer.barrier.emit("empty_step", step=counters.version)
+        counters.version += 1
+        sampler.advance(counters.version)
+    if not sampler.stale(buffer.slots, counters.version):
+        return ()
+    async with buffer.barrier.mutation("evictions") as cut:
+        return evict_stale(cut, buffer, sampler, counters.version)
+
+
+def evict_stale(cut: Cut, buffer: ReplayBuffer, sampler: Sampler, version: int) -> tuple[GroupId, ...]:
+    """Give up what is too old for `version`, inside a slot: ready groups are evicted, the others, returned, aborted."""
+    aborted = []
+    for group in sampler.stale(buffer.slots, version):
+        if buffer.slots[group].ready:
+            buffer.evict(cut, group)
+        else:
+            buffer.abort_stale(cut, group)
+            aborted.append(group)
+        sampler.record_drop()
+    return tuple(aborted)

@@ -40,6 +40,18 @@ def word(outcome: Outcome) -> str:
     return WORDS.get(type(outcome.verdict), "inconclusive")
 
 
+def _why(outcome: Outcome) -> str:
+    """What refutes an obligation, state and step, or why nothing is known of it; empty for one that is proved."""
+    verdict = outcome.verdict
+    return (
+        ""
+        if isinstance(verdict, Proved)
+        else verdict.counterexample
+        if isinstance(verdict, Refuted)
+        else verdict.reason
+    )
+
+
 def document(outcomes: Sequence[Outcome], bounded: Sequence[BoundedOutcome], seconds: float) -> dict[str, Any]:
     """All outcomes as one JSON object; what is bounded stands apart and is never counted as proved."""
     words = [word(outcome) for outcome in outcomes] + [outcome.verdict for outcome in bounded]
@@ -53,6 +65,7 @@ def document(outcomes: Sequence[Outcome], bounded: Sequence[BoundedOutcome], sec
                 "obligation": outcome.obligation.name,
                 "machine": outcome.obligation.machine.name,
                 "verdict": word(outcome),
+                "why": _why(outcome),
                 "seconds": round(outcome.seconds, 4),
                 "assumes": outcome.obligation.assumes,
                 "excludes": outcome.obligation.excludes,

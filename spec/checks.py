@@ -178,6 +178,7 @@ class VariantResult:
             "property": self.variant.breaks,
             "length": self.length,
             "pinned_length": self.variant.length,
+            "caught": self.as_pinned,
             "table_length": self.variant.table_length,
             "why_length_differs": self.variant.why_length_differs,
             "counterexample": str(self.counterexample) if self.counterexample else None,

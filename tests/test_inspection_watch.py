@@ -30,9 +30,8 @@ def said(console: Console) -> list[str]:
 async def test_every_save_is_a_line_and_so_is_what_retention_removes(tmp_path: Path) -> None:
     """From before the run to after it: the lock, each publication with the owners in it, each removal, the summary."""
     root = tmp_path / "run"
-    root.mkdir()
     watch = Watch(root)
-    assert watch.look() == [], "there is no sign of a run yet"
+    assert watch.look() == [], "there is no sign of a run yet, not even its directory"
     run = Run(root, keep=1)
     await run.checkpointer.save(NumberTrainer(1))
     first = watch.look()
@@ -120,7 +119,8 @@ def test_the_command_ends_by_itself_when_asked_to(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere"], "nowhere is not a directory"),
+        (["nowhere/run"], "nowhere/run is not a directory"),
+        ([__file__], "is not a directory"),
         ([".", "--interval", "0"], "'0' is no number of seconds"),
         ([".", "--seconds", "soon"], "'soon' is no number of seconds"),
     ],

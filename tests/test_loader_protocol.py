@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 from controller_runs import Record, each_once
 
-from impl import Batch, Controller, ControllerConfig, Cut, InOrderSampler, Key, Loader, PromptLoader, UsageError
+from impl import (
+    Batch,
+    CheckpointBarrier,
+    Checkpointer,
+    Controller,
+    ControllerConfig,
+    Cut,
+    InOrderSampler,
+    Key,
+    Ledger,
+    Loader,
+    PromptLoader,
+    ReplayBuffer,
+    TensorPlane,
+    UsageError,
+    steps,
+)
+from impl.inspection.survey import survey
+from impl.store.posix_files import PosixFiles
 
 
 class OwnLoader:
@@ -71,6 +90,57 @@ async def test_a_loader_of_the_users_own_is_enough_with_and_without_prepare() ->
         assert (report.trained, record.trained_keys) == (4, each_once(4))
     assert isinstance(loader, Preparing)
     assert loader.prepared == 3
+
+
+class Counting(OwnLoader):
+    """Its state is a dictionary, whose position counts batches, in an order of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches = 0
+
+    @property
+    def exhausted(self) -> bool:
+        return self.batches == 2
+
+    def next_batch(self, cut: Cut) -> Batch | None:
+        if self.exhausted:
+            return None
+        self.batches += 1
+        last = 4 - 2 * self.batches
+        return Batch((Key(0, last), Key(0, last + 1)), (last, last + 1), ends_epoch=self.exhausted)
+
+    def state(self) -> dict[str, object]:
+        of_the_data = {"dataset_length": 4, "dataset_digest": "four", "seed": 0, "batch_size": 2}
+        return {**of_the_data, "epoch": 0, "position": self.batches}
+
+    def load_state(self, state: Any) -> None:
+        self.batches = state["position"]
+
+
+async def test_a_state_may_be_a_dictionary_and_is_no_prompt_loaders_because_it_looks_like_one(tmp_path: Path) -> None:
+    """Taken for one it would not be restored, since 2 prompts have an owner and not 1; and `fsck` would miss rows."""
+
+    def parts() -> tuple[Ledger, Counting, Checkpointer]:
+        barrier, sampler, loader = CheckpointBarrier(), InOrderSampler(1), Counting()
+        sampler.bind(2)
+        ledger, checkpointer = Ledger(barrier), Checkpointer(tmp_path, barrier)
+        buffer = ReplayBuffer(barrier, 4, TensorPlane(), ledger)
+        checkpointer.attach(ledger=ledger, loader=loader, sampler=sampler, buffer=buffer)
+        return ledger, loader, checkpointer
+
+    ledger, loader, checkpointer = parts()
+    async with checkpointer:
+        await steps.reserve(ledger, loader)
+        await checkpointer.save()
+    found = survey(PosixFiles(), str(tmp_path), digests=True)
+    assert found.verdict == "holds"
+    assert any("does not say which prompts it handed out" in notice for notice in found.notices)
+    again, loader, checkpointer = parts()
+    async with checkpointer:
+        await checkpointer.restore()
+    assert loader.batches == 1
+    assert [entry.key for entry in again.entries.values()] == [Key(0, 2), Key(0, 3)]
 
 
 async def test_prepare_holds_no_section() -> None:

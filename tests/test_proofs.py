@@ -35,8 +35,8 @@ def test_the_command_line_gives_one_row_an_obligation(tmp_path, capsys, worked_o
     assert written["verdict"] == "holds"
     assert written["complete"] is True
     for item in written["obligations"]:
-        assert item.keys() == {"obligation", "machine", "verdict", "seconds", "assumes", "excludes"}
-        assert item["verdict"] == "holds"
+        assert item.keys() == {"obligation", "machine", "verdict", "why", "seconds", "assumes", "excludes"}
+        assert (item["verdict"], item["why"]) == ("holds", "")
         assert item["assumes"]
         assert item["excludes"]
     number = len(written["obligations"])

@@ -14,6 +14,7 @@ from impl import (
     Checkpointer,
     HeldCounters,
     InOrderSampler,
+    InvariantViolated,
     Ledger,
     Phase,
     PromptLoader,
@@ -110,7 +111,7 @@ async def test_a_checkpoint_opens_while_a_step_is_waited_for() -> None:
     groups = (await parts.admitted()).groups
     for group in groups:
         await steps.dispatch(parts.ledger, parts.buffer, group, 0)
-    waiting = await waits(steps.claim(parts.buffer, parts.sampler, 0))
+    waiting = await waits(steps.claim(parts.buffer, parts.sampler, 0, parts.loader))
     await steps.commit(parts.ledger, parts.buffer, groups[0], ROWS)
     async with parts.barrier.checkpoint(timeout=1):
         pass
@@ -131,7 +132,7 @@ async def test_who_is_cancelled_while_it_waits_has_taken_nothing(which: str) -> 
     calls: dict[str, Callable[[], Awaitable[object]]] = {
         "admit": lambda: steps.admit(parts.ledger, parts.sampler, later, 2),
         "dispatch": lambda: steps.dispatch(parts.ledger, parts.buffer, second, 0),
-        "claim": lambda: steps.claim(parts.buffer, parts.sampler, 0),
+        "claim": lambda: steps.claim(parts.buffer, parts.sampler, 0, parts.loader),
     }
     waiting = await waits(calls[which]())
     waiting.cancel()
@@ -166,7 +167,11 @@ async def test_inside_a_section_each_is_refused() -> None:
             steps.admit(parts.ledger, parts.sampler, later, 2),
             steps.dispatch(parts.ledger, parts.buffer, group, 0),
             steps.commit(parts.ledger, parts.buffer, group, ROWS),
-            steps.claim(parts.buffer, parts.sampler, 0),
+            steps.fail_attempt(parts.ledger, group),
+            steps.retry(parts.ledger, group),
+            steps.give_up(parts.ledger, parts.buffer, parts.sampler, group),
+            steps.claim(parts.buffer, parts.sampler, 0, parts.loader),
+            steps.finish(parts.buffer, parts.sampler, parts.counters, None),
         ):
             with pytest.raises(BarrierReentered):
                 await call
@@ -182,11 +187,11 @@ async def test_a_short_batch_is_a_short_step() -> None:
         for group in groups:
             await steps.dispatch(parts.ledger, parts.buffer, group, step)
             await steps.commit(parts.ledger, parts.buffer, group, ROWS)
-        claim = await asyncio.wait_for(steps.claim(parts.buffer, parts.sampler, step), 1)
+        claim = await asyncio.wait_for(steps.claim(parts.buffer, parts.sampler, step, parts.loader), 1)
+        assert claim is not None
         assert claim.groups == groups
-        async with parts.barrier.mutation("step_finishes") as cut:
-            parts.buffer.finish(cut, claim)
-        await parts.passed()
+        await steps.finish(parts.buffer, parts.sampler, parts.counters, claim)
+        assert parts.counters.version == step + 1
     assert await steps.reserve(parts.ledger, parts.loader) is None
 
 
@@ -199,6 +204,96 @@ async def test_a_short_batch_does_not_shut_the_gate_of_a_sampler_that_counts(sam
         await asyncio.wait_for(parts.admitted(), 1)
         assert sampler.cursor == version
         await parts.passed()
+
+
+async def test_a_group_that_is_given_up_makes_its_step_smaller_and_frees_its_place() -> None:
+    """With the ledger's entry alone gone, its permit would stay taken and the step be waited for without end."""
+    parts = Parts()
+    lost, kept = (await parts.admitted()).groups
+    for group in (lost, kept):
+        await steps.dispatch(parts.ledger, parts.buffer, group, 0)
+    assert [await steps.fail_attempt(parts.ledger, lost, "data") for _ in range(2)] == [1, 2]
+    waiting = await waits(steps.claim(parts.buffer, parts.sampler, 0, parts.loader))
+    await steps.commit(parts.ledger, parts.buffer, kept, ROWS)
+    await steps.give_up(parts.ledger, parts.buffer, parts.sampler, lost)
+    claim = await asyncio.wait_for(waiting, 1)
+    assert claim.groups == (kept,)  # type: ignore[attr-defined]
+    counts = parts.buffer.statistics()
+    assert (counts["free"], counts["claimed"], counts["unready"]) == (3, 1, 0)
+    assert set(parts.ledger.accounts.dropped.values()) == {"failed"}
+
+
+async def test_a_step_whose_groups_were_all_given_up_is_claimed_by_none_and_passed() -> None:
+    """Nobody waits for it, and the gate is told."""
+    parts = Parts()
+    waiting = await waits(steps.claim(parts.buffer, parts.sampler, 0, parts.loader))
+    groups = (await parts.admitted()).groups
+    gate = await waits(steps.admit(parts.ledger, parts.sampler, await parts.reserved(), 2))
+    for group in groups:
+        await steps.dispatch(parts.ledger, parts.buffer, group, 0)
+        assert not waiting.done()
+        await steps.give_up(parts.ledger, parts.buffer, parts.sampler, group)
+    assert await asyncio.wait_for(waiting, 1) is None
+    await steps.finish(parts.buffer, parts.sampler, parts.counters, None)
+    await asyncio.wait_for(gate, 1)
+    assert parts.sampler.cursor == parts.counters.version == 1
+
+
+async def test_only_a_group_with_an_unready_slot_and_an_entry_is_given_up() -> None:
+    """Before its dispatch, after its commit, and where its entry was dropped alone: refused, and nothing changes."""
+    parts = Parts(capacity=3)
+    ready, early = (await parts.admitted()).groups
+    await steps.dispatch(parts.ledger, parts.buffer, ready, 0)
+    await steps.commit(parts.ledger, parts.buffer, ready, ROWS)
+    for group in (ready, early):
+        before = (dict(parts.ledger.entries), dict(parts.buffer.slots), parts.sampler.state(), parts.buffer.permits)
+        with pytest.raises(InvariantViolated, match=f"group {group} was to be"):
+            await steps.give_up(parts.ledger, parts.buffer, parts.sampler, group)
+        after = (dict(parts.ledger.entries), dict(parts.buffer.slots), parts.sampler.state(), parts.buffer.permits)
+        assert before == after
+    await steps.dispatch(parts.ledger, parts.buffer, early, 0)
+    async with parts.barrier.mutation("wrong") as cut:
+        parts.ledger.drop(cut, early, "failed")
+    with pytest.raises(InvariantViolated, match="no such entry"):
+        await steps.give_up(parts.ledger, parts.buffer, parts.sampler, early)
+    assert early in parts.buffer.slots
+    with pytest.raises(InvariantViolated, match=rf"groups \[{early}\] have a slot and a permit, and no entry"):
+        parts.buffer.statistics()
+
+
+@pytest.mark.parametrize("sampler", [WeightFifoSampler(staleness=1), ReadyFirstSampler(1), WindowedSampler(1)])
+async def test_the_last_step_of_a_sampler_without_stamps_is_what_there_is(sampler: Sampler) -> None:
+    """Of five prompts, two a step: the fifth alone would be waited for for ever."""
+    parts = Parts(sampler, capacity=6)
+    sizes = []
+    for version in range(3):
+        for group in (await parts.admitted()).groups:
+            await steps.dispatch(parts.ledger, parts.buffer, group, version)
+            assert await steps.commit(parts.ledger, parts.buffer, group, ROWS)
+        claim = await asyncio.wait_for(steps.claim(parts.buffer, sampler, version, parts.loader), 1)
+        assert claim is not None
+        sizes.append(len(claim.groups))
+        assert await steps.finish(parts.buffer, sampler, parts.counters, claim) == ()
+    assert sizes == [2, 2, 1]
+    assert parts.ledger.accounts.trained_count == 5
+
+
+async def test_what_is_too_old_after_a_step_is_given_up_and_its_rows_come_too_late() -> None:
+    """The windowed sampler: a ready group is evicted, one in flight named to the caller, who may end it."""
+    parts = Parts(WindowedSampler(staleness=0), capacity=6)
+    trained = (await parts.admitted()).groups
+    in_flight, ready = (await parts.admitted()).groups
+    for group in (*trained, in_flight, ready):
+        await steps.dispatch(parts.ledger, parts.buffer, group, 0)
+    for group in (*trained, ready):
+        await steps.commit(parts.ledger, parts.buffer, group, ROWS)
+    claim = await asyncio.wait_for(steps.claim(parts.buffer, parts.sampler, 0, parts.loader), 1)
+    assert claim is not None
+    assert claim.groups == trained
+    assert await steps.finish(parts.buffer, parts.sampler, parts.counters, claim) == (in_flight,)
+    assert not await steps.commit(parts.ledger, parts.buffer, in_flight, ROWS)
+    assert sorted(parts.ledger.accounts.dropped.values()) == ["stale_inflight", "stale_ready"]
+    assert parts.buffer.statistics()["free"] == 6
 
 
 async def test_an_admitted_admission_passes_no_gate_again() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -9,10 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from memory_runs import SAMPLERS
 from traced_runs import Lines, TracedRun, cut_after, lines_of, nth, random_lives, two_lives, write
 
-from impl import CheckpointBarrier, JsonlTracer
+from impl import (
+    CheckpointBarrier,
+    Checkpointer,
+    HeldCounters,
+    InOrderSampler,
+    JsonlTracer,
+    Ledger,
+    PromptLoader,
+    ReplayBuffer,
+    TensorPlane,
+    steps,
+)
 from impl.errors import TraceUnreadable
 from impl.tracing.schema import FIELDS
 from interleavings.command_line import main
@@ -44,6 +57,58 @@ def test_runs_with_everything_in_them_are_accepted(tmp_path: Path, sampler: str,
     assert result.segments == 3
     assert result.restores == result.restores_compared == 2
     assert result.events == sum(line["record"] == "event" for line in lines_of(path))
+
+
+def test_a_life_that_was_killed_before_it_wrote_is_cut_short(tmp_path: Path) -> None:
+    """One file a process: the empty one among them is no damage, and alone it is no trace."""
+    path, nothing = tmp_path / "trace.jsonl", tmp_path / "killed_at_once.jsonl"
+    nothing.touch()
+    random_lives(path, "in_order", 0)
+    alone, both = validate([path]), validate([nothing, path])
+    assert (both.verdict, both.events, both.cut_short) == ("holds", alone.events, alone.cut_short + 1), said(both)
+    assert validate([nothing, nothing]).verdict == "inconclusive"
+    with pytest.raises(TraceUnreadable, match="the file is empty"):
+        validate([nothing])
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_controller_of_ones_own_is_followed_once_its_run_has_a_name(tmp_path: Path, named: bool) -> None:
+    """`attach` names it to the tracer, if that comes before the first event; else its sections alone are followed."""
+    path = tmp_path / "trace.jsonl"
+
+    async def run() -> None:
+        tracer = JsonlTracer(path, flush_seconds=0.0)
+        barrier, sampler = CheckpointBarrier(trace=tracer), InOrderSampler(lookahead=0)
+        ledger, loader, counters = Ledger(barrier), PromptLoader(list(range(3)), 2, seed=0), HeldCounters()
+        sampler.bind(2)
+        buffer = ReplayBuffer(barrier, 2, TensorPlane(), ledger)
+        if not named:
+            async with barrier.mutation():
+                pass
+        async with Checkpointer(tmp_path / "checkpoints", barrier) as checkpointer:
+            checkpointer.attach(ledger=ledger, loader=loader, sampler=sampler, buffer=buffer, counters=counters)
+            while (admission := await steps.reserve(ledger, loader)) is not None:
+                await steps.admit(ledger, sampler, admission, 2)
+                for number, group in enumerate(admission.groups):
+                    await steps.dispatch(ledger, buffer, group, counters.version)
+                    assert await steps.fail_attempt(ledger, group, "data") == 1
+                    if number == 0:  # with the last batch, all that there is
+                        await steps.give_up(ledger, buffer, sampler, group)
+                    else:
+                        await steps.retry(ledger, group)
+                        await steps.commit(ledger, buffer, group, {"tokens": torch.zeros(2)})
+                await steps.finish(
+                    buffer, sampler, counters, await steps.claim(buffer, sampler, counters.version, loader)
+                )
+                await checkpointer.save()
+        tracer.close()
+
+    asyncio.run(run())
+    result = validate([path])
+    assert result.verdict == ("holds" if named else "inconclusive"), said(result)
+    assert named or "Checkpointer.attach" in result.open_because[0]
+    assert not named or (result.actions["shrink"], result.actions["empty_step"]) == (2, 1)
+    assert not result.foreign, "the figures of a save are the library's own"
 
 
 def test_the_random_runs_take_every_action_of_the_library_but_four(tmp_path: Path) -> None:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from .capture import Captured, CapturedTrainer
     from .participants import SamplerPart, StatePart
 
+#: What the state of every loader names: which data it reads, and how.
+_OF_THE_DATA = ("dataset_length", "dataset_digest", "seed", "batch_size")
+
 
 def plain_state(state: object, where: str) -> dict[str, Any]:
     """A participant's state as a dictionary of strict JSON values; UsageError names what cannot be saved."""
@@ -45,21 +48,30 @@ def _without_tuples(value: object) -> object:
 
 def identity_of(loader_part: StatePart, sampler: SamplerPart, generations: int | None) -> Identity:
     """What a run has to have in common with the one that wrote a checkpoint. Reads only what never changes."""
-    loader = loader_part.state()
-    try:
-        return Identity(
-            dataset_length=loader.dataset_length,
-            dataset_digest=loader.dataset_digest,
-            seed=loader.seed,
-            batch_size=loader.batch_size,
-            generations=generations,
-            sampler=_sampler_identity(sampler),
-        )
-    except AttributeError as error:
+    state = loader_part.state()
+    loader: dict[str, Any] = (
+        state if isinstance(state, dict) else {name: getattr(state, name, None) for name in _OF_THE_DATA}
+    )
+    missing = [name for name in _OF_THE_DATA if loader.get(name) is None]
+    if missing:
         raise UsageError(
-            f"the state of the loader has no {error.name!r}, which is part of a checkpoint's identity. A loader's "
+            f"the state of the loader has no {missing[0]!r}, which is part of a checkpoint's identity. A loader's "
             "state() must name dataset_length, dataset_digest, seed and batch_size."
-        ) from error
+        )
+    return Identity(
+        **{name: loader[name] for name in _OF_THE_DATA}, generations=generations, sampler=_sampler_identity(sampler)
+    )
+
+
+def run_identity(identity: Identity, capacity: int, recovery: bool, remainder: str = "train") -> dict[str, Any]:
+    """What the header of a trace says of the run in it."""
+    return {**msgspec.to_builtins(identity), "capacity": capacity, "remainder": remainder, "recovery": recovery}
+
+
+def name_run(tracer: object, identity: Identity, capacity: int, recovery: bool) -> None:
+    """Tell a tracer that keeps segments which run it is, for a program without a `Controller`, which says so itself."""
+    if (name := getattr(tracer, "name_run", None)) is not None:
+        name(run_identity(identity, capacity, recovery))
 
 
 def _sampler_identity(sampler: SamplerPart) -> SamplerIdentity:

@@ -26,7 +26,7 @@ from ..store.files import Files
 from ..store.lock import WriterIdentity
 from ..store.manifest import Identity, Kind
 from ..store.posix_files import PosixFiles
-from .artifacts import check_savable, identity_of
+from .artifacts import check_savable, identity_of, name_run
 from .capture import Anchor, Captured, CapturedTrainer, read_cut
 from .participants import (
     BufferPart,
@@ -126,8 +126,8 @@ class Checkpointer:
         parts.require_barrier(self.barrier)
         self._identity = identity_of(loader, sampler, generations)
         self._parts = parts
-        set_verification = getattr(buffer.plane, "set_verification", None)
-        if set_verification is not None:
+        name_run(self.barrier.tracer, self._identity, buffer.capacity, recovery)
+        if (set_verification := getattr(buffer.plane, "set_verification", None)) is not None:
             set_verification(self._verify)
 
     @property

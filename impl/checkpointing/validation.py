@@ -18,8 +18,11 @@ from ..errors import CheckpointCorrupt, CheckpointIncompatible
 from ..in_words import counted
 from ..keys import GroupId, Key
 from ..ledger import Phase
+from ..loader import LoaderState
 from ..store.manifest import Identity, Manifest
 from . import documents as doc
+
+_OF_A_PROMPT_LOADER = {field.name for field in dataclasses.fields(LoaderState)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -263,7 +266,12 @@ def check_every_owner(documents: Documents, entries: Collection[doc.EntryDocumen
 
 
 def prompt_loader_place(loader_state: object) -> tuple[int, int, int, int] | None:
-    """Dataset length, seed, epoch and position of a `PromptLoader`; None for the state of another loader."""
+    """Dataset length, seed, epoch and position of a `PromptLoader`; None for the state of another loader.
+
+    Told by its fields, all of them: a position may count anything in the state of a loader that has others.
+    """
+    if not isinstance(loader_state, dict) or loader_state.keys() != _OF_A_PROMPT_LOADER:
+        return None
     length, seed, epoch, position = (_part(loader_state, n) for n in ("dataset_length", "seed", "epoch", "position"))
     return (length, seed, epoch, position) if {*map(type, (length, seed, epoch, position))} == {int} else None
 

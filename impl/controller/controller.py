@@ -8,12 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from ..arguments import require_kind
 from ..barrier import CheckpointBarrier
 from ..buffer import ReplayBuffer
-from ..checkpointing.artifacts import identity_of
+from ..checkpointing.artifacts import identity_of, run_identity
 from ..checkpointing.checkpointer import Checkpointer
 from ..checkpointing.refusals import require_trainer
 from ..errors import CheckpointNotFound, UsageError
@@ -143,14 +141,7 @@ class Controller:
         if begin_run is not None:
             parts = self._parts
             identity = identity_of(parts.loader, parts.sampler, self.config.generations)
-            begin_run(
-                {
-                    **msgspec.to_builtins(identity),
-                    "capacity": parts.buffer.capacity,
-                    "remainder": self.config.remainder,
-                    "recovery": self.config.recovery,
-                }
-            )
+            begin_run(run_identity(identity, parts.buffer.capacity, self.config.recovery, self.config.remainder))
 
     def statistics(self) -> Mapping[str, int]:
         """Counts of this instant: the buffer's slots and permits, the permits of generations, and what is pending.

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .. import steps
 from ..spare_pool import UNREAD, Spare
 from .parts import RunParts
 
@@ -67,16 +68,8 @@ class Replacement:
     def shrink(self, cut: Cut, group: GroupId) -> None:
         """Drop a group for good (`failed`): slot, permit, ledger entry and its step's target change together."""
         parts = self._parts
-        step = parts.buffer.slots[group].step
-        parts.buffer.release_unready(cut, group)
-        parts.ledger.drop(cut, group, "failed")
+        steps.shrink(cut, parts.ledger, parts.buffer, parts.sampler, group)
         parts.progress.forget_failures(cut, group)
-        if parts.sampler.stamped and step is not None:
-            parts.sampler.credit(step, 1)
-        else:
-            parts.sampler.record_drop()
-        parts.barrier.emit("shrink", group=group, step=step)
-        parts.buffer.wake()
 
     def lender(self, group: GroupId) -> Slot | None:
         """A ready, unclaimed group of the furthest step behind that of `group`; None without one, or without stamps.

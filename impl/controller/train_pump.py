@@ -15,6 +15,7 @@ from ..errors import InvariantViolated
 from ..in_words import counted
 from ..plane import Rows
 from ..slots import Claim
+from ..steps import evict_stale, is_empty, select_step
 from .callables import UserFunction
 from .generation import Generation
 from .parts import RunParts
@@ -93,25 +94,13 @@ class TrainPump:
     def _selection(self) -> tuple[GroupId, ...]:
         """The groups of the next step, or () while there are not enough."""
         parts = self._parts
-        version = parts.progress.version
-        target = parts.sampler.target(version)
-        chosen = parts.sampler.select(parts.buffer.slots, version, target)
-        if chosen or parts.sampler.stamped or not self._nothing_coming():
-            return chosen
-        # The last step of an unstamped sampler: as many as there are.
-        for fewer in range(target - 1, 0, -1):
-            chosen = parts.sampler.select(parts.buffer.slots, version, fewer)
-            if chosen:
-                break
-        return chosen
+        return select_step(parts.buffer, parts.sampler, parts.progress.version, parts.fed)
 
     def _nothing_coming(self) -> bool:
         return self._parts.fed and all(slot.ready for slot in self._parts.buffer.slots.values())
 
     def _step_is_empty(self) -> bool:
-        sampler = self._parts.sampler
-        version = self._parts.progress.version
-        return sampler.stamped and sampler.cursor >= version and sampler.target(version) == 0
+        return is_empty(self._parts.sampler, self._parts.progress.version)
 
     def _exhausted(self) -> bool:
         """Whether nothing is left to train; raises if groups are missing from a step that was admitted."""
@@ -174,15 +163,9 @@ class TrainPump:
         if not parts.sampler.stale(parts.buffer.slots, parts.progress.version):
             return
         self._doing = "gives up stale groups"
-        aborted: list[GroupId] = []
         async with parts.barrier.mutation("evictions") as cut:
-            for group in parts.sampler.stale(parts.buffer.slots, parts.progress.version):
-                if parts.buffer.slots[group].ready:
-                    parts.buffer.evict(cut, group)
-                else:
-                    parts.buffer.abort_stale(cut, group)
-                    parts.progress.forget_failures(cut, group)
-                    aborted.append(group)
-                parts.sampler.record_drop()
+            aborted = evict_stale(cut, parts.buffer, parts.sampler, parts.progress.version)
+            for group in aborted:
+                parts.progress.forget_failures(cut, group)
         for group in aborted:
             self._generation.abort(group)

@@ -34,7 +34,9 @@ class Watch:
 
     def __init__(self, directory: Path) -> None:
         self.root = os.path.abspath(directory)
-        if not os.path.isdir(self.root):
+        # The run makes the directory. Where one above it is missing too, it is rather a slip of the pen.
+        to_come = not os.path.lexists(self.root) and os.path.isdir(os.path.dirname(self.root))
+        if not to_come and not os.path.isdir(self.root):
             raise UsageError(f"{directory} is not a directory; give the one in which a run keeps its checkpoints")
         self.began = time.monotonic()
         self.seen: Survey | None = None

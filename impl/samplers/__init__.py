@@ -3,6 +3,7 @@
 from .in_order import InOrderSampler
 from .protocol import Occupants, Sampler, SamplerState, SlotView, TransactionalSampler
 from .ready_first import ReadyFirstSampler
+from .step_sampler import StepSampler
 from .weight_fifo import WeightFifoSampler
 from .windowed import WindowedSampler
 
@@ -13,6 +14,7 @@ __all__ = [
     "Sampler",
     "SamplerState",
     "SlotView",
+    "StepSampler",
     "TransactionalSampler",
     "WeightFifoSampler",
     "WindowedSampler",

@@ -69,6 +69,7 @@ class JsonlTracer:
         self._number = 0
         self._lost = 0
         self._in_segment = False
+        self._named: Mapping[str, Any] | None = None
         self._closed = False
         self._broken = False
         self._thread: Thread | None = None
@@ -76,8 +77,12 @@ class JsonlTracer:
 
     # -- what happens in the run
 
+    def name_run(self, identity: Mapping[str, Any]) -> None:
+        """Say which run a segment is of that the first event begins. `Checkpointer.attach` does."""
+        self._named = identity
+
     def begin_run(self, identity: Mapping[str, Any] | None) -> None:
-        """Begin a segment under this identity. A Controller does; an event before that begins one without identity."""
+        """Begin a segment under this identity. A Controller does; else the first event begins one."""
         if self._closed or self._broken:
             return
         if self._in_segment:
@@ -101,7 +106,7 @@ class JsonlTracer:
         if self._closed or self._broken:
             return
         if not self._in_segment:
-            self.begin_run(None)
+            self.begin_run(self._named)
         if len(self._waiting) >= self._most_waiting:
             self._lose("the disk does not keep up")
             return
@@ -163,7 +168,7 @@ class JsonlTracer:
         if self._closed:
             return
         if not self._in_segment and not self._broken:
-            self.begin_run(None)
+            self.begin_run(self._named)
         if not self._broken:
             self._end_segment()
         self._closed = True

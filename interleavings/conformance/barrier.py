@@ -6,16 +6,21 @@ import asyncio
 from typing import Any
 
 from impl import BarrierReentered, CheckpointBarrier
-from spec.barrier import BarrierScope
+from spec.barrier import BarrierScope, barrier
 
 from ..follower import Coverage
-from ..refinement import BarrierTasks, barrier_model, follow_barrier, with_cancellation
+from ..refinement import BARRIER_EVENTS, BarrierTasks, barrier_model, follow_barrier, with_cancellation
 
 
 class ImplBarrier:
     """One task for each section; a section lasts until the trace ends it."""
 
     followed = True
+
+    @staticmethod
+    def lacks(action: str) -> bool:
+        """Leases are not driven here, nor time; what a child does follows from its start."""
+        return action in barrier.actions and action not in BARRIER_EVENTS and not action.startswith("child_")
 
     def __init__(self, **bounds: int) -> None:
         scope = BarrierScope(**bounds)

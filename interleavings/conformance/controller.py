@@ -12,7 +12,16 @@ from impl.ledger import Admission, Phase
 from spec.cut import CutScope, cut
 
 from ..follower import Coverage
-from ..refinement import Prompts, Saves, cut_model, follow_cut, owners_of_files, restored_state
+from ..refinement import (
+    BARRIER_EVENTS,
+    CUT_EVENTS,
+    Prompts,
+    Saves,
+    cut_model,
+    follow_cut,
+    owners_of_files,
+    restored_state,
+)
 from ..refinement.images import handed_out_count
 from ..scenarios.fake_disk import FakeDisk
 from ..scenarios.whole_run import DIRECTORY, loader_of, sampler_of, writer_identity
@@ -40,6 +49,11 @@ class ImplController:
     refusals = (CleancutError,)
 
     followed = True
+
+    @staticmethod
+    def lacks(action: str) -> bool:
+        """The machine has it, and the library neither an event of that name nor, as for a window's end, another way."""
+        return action in cut.actions and action not in CUT_EVENTS | BARRIER_EVENTS | {"close_window"}
 
     def __init__(self, **bounds: int) -> None:
         self._scope = CutScope(**bounds)

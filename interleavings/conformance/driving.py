@@ -3,6 +3,7 @@
 A step the controller does not allow at that place is left waiting and happens as soon as it does: a slot that a save
 keeps shut opens later, and what was refused is refused. A step it does not have at all, because a variant made it up,
 is passed over: where the variant does in two what the controller does in one, there is nothing to do the second time.
+One that is the machine's own and that the controller says it lacks ends the drive: nothing is concluded.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Controller(Protocol):
     """What is driven. Beside these, one async method an action, taking the index of the prompt where it has one.
 
     `refusals`, if it has them, are the errors by which the controller itself refuses a step and stays as it was.
-    `run_on`, if it has it, takes the run from there to its end, and says what stands in the way.
+    `run_on`, if it has it, takes the run from there to its end, and says what stands in the way. `lacks`, if it has it,
+    says whether nothing in it ever does an action, neither by a method nor by itself.
     """
 
     def handed_out(self) -> Sequence[Any]:
@@ -84,10 +86,16 @@ async def _drive(controller: Any, steps: list[tuple[str, int | None]], property:
             "published; give it one that waits until the checkpoint is durable"
         )
     refusals = (StepRefused, *getattr(controller, "refusals", ()))
+    lacks = getattr(controller, "lacks", lambda action: False)
     try:
         for action, index in steps:
             method = getattr(controller, action, None)
             if method is None:
+                if lacks(action):
+                    raise FeatureMissing(
+                        f"{type(controller).__qualname__} has nothing that does {action}, an action of the machine, so "
+                        "the counterexample was not driven to its end"
+                    )
                 continue
             step = asyncio.ensure_future(method() if index is None else method(index))
             await settled(step)

@@ -17,7 +17,7 @@ from impl.errors import TraceUnreadable as LineUnreadable
 from impl.tracing import End, Event, Gap, Header, Torn, read_trace
 from spec.cut import cut
 
-from ..refinement.vocabulary import BARRIER_EVENTS, CUT_EVENTS
+from ..refinement.vocabulary import BARRIER_EVENTS, CUT_EVENTS, FIGURE_EVENTS
 from .filling import Filling
 from .protocol import Protocol
 from .refused import Refused
@@ -114,7 +114,13 @@ class _Segment:
         self._half: dict[tuple[str | None, int], str] = {}
         try:
             self.protocol = None if header.run is None else Protocol(header.run)
-            self.why_not = "nobody named the run to its tracer" if header.run is None else ""
+            self.why_not = (
+                ""
+                if header.run is not None
+                else (
+                    "nobody named the run to its tracer; Checkpointer.attach does before the first event, and begin_run"
+                )
+            )
         except LookupError as fault:
             self.why_not = str(fault)
         if self.protocol is not None:
@@ -127,7 +133,7 @@ class _Segment:
                 **dict.fromkeys(self._filling.actions(), self._filling.follow),
                 **dict.fromkeys((*_OF_A_SAVE, "open_cut", "close_cut"), self._saves.follow),
                 "restore": self._restore,
-                "drop": self._drop,
+                "drop": lambda event: None,  # an account; see `_drop`
             }
 
     def follow(self, event: Event) -> bool:
@@ -145,6 +151,8 @@ class _Segment:
             self._require_place(event)
             if action in GIVES_UP:
                 self._gave_up(event)
+            elif action == "drop":
+                self._drop(event)
         if self.protocol is None:
             return False
         self._rules[action](event)
@@ -213,6 +221,10 @@ def validate(
     for name in result.files:
         segment: _Segment | None = None
         lost = False
+        if _is_empty(name) and len(result.files) > 1:
+            # A process that was killed before it had written anything down.
+            result.cut_short += 1
+            continue
         lines = read_trace(name)
         try:
             for line, record in lines:
@@ -232,7 +244,7 @@ def validate(
                         result.actions[record.action] += 1
                     elif record.action in CUT_EVENTS:
                         _note(result, f"segment {result.segments}: the protocol was not followed: {segment.why_not}")
-                    else:
+                    elif record.action not in FIGURE_EVENTS:
                         result.foreign[record.action] += 1
                     if progress is not None and result.events % 20_000 == 0:
                         progress(result)
@@ -262,6 +274,13 @@ def validate(
     if not result.events:
         _note(result, "the trace holds no event")
     return result
+
+
+def _is_empty(name: str) -> bool:
+    try:
+        return os.path.getsize(name) == 0
+    except OSError:
+        return False  # `read_trace` says what is wrong
 
 
 def _note(result: Validation, text: str) -> None:
