@@ -96,9 +96,9 @@ async def test_a_terminal_shows_a_table(tmp_path: Path) -> None:
     await run.checkpointer.save(NumberTrainer(2))
     watch = Watch(tmp_path / "run")
     console = Console(file=io.StringIO(), width=140)
-    console.print(picture(watch))
+    console.print(picture(watch, console))
     watch.look()
-    console.print(picture(watch))
+    console.print(picture(watch, console))
     lines = said(console)
     assert lines[0].endswith("no sign of a run that saves yet")
     (row,) = [line.split() for line in lines if line.strip().startswith("step_1-1")]
@@ -120,7 +120,8 @@ def test_the_command_ends_by_itself_when_asked_to(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere"], "nowhere is not a directory"),
+        (["nowhere/run"], "nowhere/run is not a directory"),
+        ([__file__], "is not a directory"),
         ([".", "--interval", "0"], "'0' is no number of seconds"),
         ([".", "--seconds", "soon"], "'soon' is no number of seconds"),
     ],
