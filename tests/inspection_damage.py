@@ -32,7 +32,7 @@ HOSTILE: tuple[Any, ...] = (
 )  # fmt: skip
 NAMES = (
     b"\xff\xfe", b"\x1b[2J", b"step_9-9", b"step_01-2", b"step_5-2", b".deleting-step_1-1", b".temporary-\x1b]0;x\x07",
-    b"[red]x[/red]", b"[/b]", b"a\nb", b"manifest.json", b".nfs0001", b"step_1-2 (copy)", b"\xc2\x9b31m",
+    b"[red]x[red]", b"[b]", b"a\nb", b"manifest.json", b".nfs0001", b"step_1-2 (copy)", b"\xc2\x9b31m",
 )  # fmt: skip
 
 
@@ -113,7 +113,7 @@ def replaced(checkpoint: Path, member: str, data: bytes) -> None:
     manifest = json.loads((checkpoint / "manifest.json").read_bytes())
     members = {member: data}
     if member == "ledger.json":
-        with suppress(ValueError, KeyError, TypeError):
+        with suppress(ValueError, KeyError, TypeError, RecursionError):
             buffer = json.loads((checkpoint / "buffer.json").read_bytes())
             entries = len(json.loads(data)["entries"])
             buffer["rows"].update(ledger_sha256=hashlib.sha256(data).hexdigest(), ledger_entries=entries)
