@@ -34,6 +34,15 @@ def check_believable(documents: Documents) -> None:
         )
 
 
+def check_progress(name: str, progress: doc.ProgressDocument) -> None:
+    """Refuse the progress of a save without recovery that no trainer has made."""
+    if progress.version < 0 or progress.step < 0 or (progress.cursor is not None and progress.cursor < -1):
+        raise CheckpointCorrupt(
+            f"{name}/{doc.PROGRESS}: version {progress.version}, step {progress.step} and dispatch cursor "
+            f"{progress.cursor} are no progress of a run. It was edited; restore an earlier checkpoint."
+        )
+
+
 def check_counts(documents: Documents, trained: int) -> None:
     """Refuse a manifest that counts other owners than there are; `trained` is the number of trained prompts."""
     found = {

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..checkpointing import documents as doc
-from ..checkpointing.believable import check_believable, check_counts
+from ..checkpointing.believable import check_believable, check_counts, check_progress
 from ..checkpointing.ledger_documents import ledger_snapshot
 from ..checkpointing.restoring import read_documents
 from ..checkpointing.validation import (
@@ -228,7 +228,7 @@ def _below(files: Files, checkpoint: str, folder: str) -> Iterator[str]:
 def _check_meaning(reader: CheckpointReader, found: Examined, *, digests: bool) -> None:
     """Read the documents, count the owners, and ask what a restore would ask."""
     if reader.manifest.kind == "trainer":
-        reader.reader().read_document(doc.PROGRESS, doc.ProgressDocument)
+        check_progress(reader.name, reader.reader().read_document(doc.PROGRESS, doc.ProgressDocument))
         found.notices.append(
             f"{reader.name} was saved without recovery: it holds the trainer alone, and no prompt has an owner in it. "
             "A run with recovery refuses it; one with recovery=False takes up the trainer and begins the data anew."
