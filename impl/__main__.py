@@ -88,12 +88,13 @@ def _look_into(chosen: argparse.Namespace) -> int:
 def _watch(chosen: argparse.Namespace) -> int:
     """Run `watch`, which needs no torch either."""
     from .errors import UsageError
+    from .inspection.plain_text import plain
     from .inspection.watch import run_watch
 
     try:
         return run_watch(chosen.directory, Screen(), chosen.interval, chosen.seconds)
     except (UsageError, OSError) as error:
-        return _refuse(str(error))
+        return _refuse(plain(str(error)))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

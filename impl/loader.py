@@ -152,14 +152,7 @@ class PromptLoader:
                 f"the saved loader is another one: {'; '.join(differing)}. Its place means nothing for this one. "
                 "Resume with the dataset, seed and batch size of the save, or begin a new run in another directory."
             )
-        at_end = state.position == self._length
-        whole = type(state.position) is int and type(state.epoch) is int
-        if not (whole and 0 <= state.position <= self._length and state.epoch >= 0 and at_end == state.exhausted):
-            raise CheckpointCorrupt(
-                f"the saved loader is at position {state.position!r} of epoch {state.epoch!r} with "
-                f"{counted(self._length, 'prompt')}, {'exhausted' if state.exhausted else 'not exhausted'}, where no "
-                "loader can be. The checkpoint was damaged or edited; restore an older one."
-            )
+        check_place(state)
         if state.epoch >= self.epochs:
             raise CheckpointIncompatible(
                 f"the saved loader is in epoch {state.epoch} (counted from 0), but this one has "
@@ -192,6 +185,18 @@ class PromptLoader:
     def _require(self, cut: Cut, exclusive: bool = False) -> None:
         require_cut(cut, self._barrier, exclusive)
         self._barrier = cut.barrier
+
+
+def check_place(state: LoaderState) -> None:
+    """CheckpointCorrupt unless a loader can be at that place of its dataset."""
+    length, whole = state.dataset_length, type(state.position) is int and type(state.epoch) is int
+    at_end = state.position == length
+    if not (whole and 0 <= state.position <= length and state.epoch >= 0 and at_end == state.exhausted):
+        raise CheckpointCorrupt(
+            f"the saved loader is at position {state.position!r} of epoch {state.epoch!r} with "
+            f"{counted(length, 'prompt')}, {'exhausted' if state.exhausted else 'not exhausted'}, where no loader can "
+            "be. The checkpoint was damaged or edited; restore an older one."
+        )
 
 
 def row_of(key: Key, length: int) -> int:

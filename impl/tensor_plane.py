@@ -29,13 +29,14 @@ from .device import Device
 from .errors import InvariantViolated, UsageError
 from .pinned_pool import PinnedPool
 from .plane import CaptureMode, Rows, RowsBehind, RowsReader, RowsWriter
+from .rows_index import key_of
 from .torch_cuda_device import CudaDevice
 from .torch_immutability import digest_of, is_tracked, version_of
 from .torch_jagged import put_together
 from .torch_readiness import cloned, events_behind, hand_over, is_small_view, nbytes, owned
 from .torch_record import Record, TensorCapture
 from .torch_rows import checked_rows, derived, require_rows
-from .torch_rows_files import BYTES_PER_FILE, file_name, in_batches, key_of, read_rows, write_index
+from .torch_rows_files import BYTES_PER_FILE, file_name, in_batches, read_rows, write_index
 from .torch_staging import Row, RowsFile, staged_files
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ A key in a file is `GROUP/FIELD`; the index says which fields a group has, and w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
-from .errors import CheckpointCorrupt
 from .plane import RowsReader, RowsWriter
+from .rows_index import ROWS_FILES, ROWS_INDEX, key_of, rows_index, rows_missing
 from .torch_jagged import checked_dimensions
 
 if TYPE_CHECKING:
@@ -21,17 +21,11 @@ T = TypeVar("T")
 
 #: Rows are split over files of about this size: a restore has a few of them in memory beside the rows themselves.
 BYTES_PER_FILE = 64 << 20
-_INDEX = "rows.json"
-
-
-def key_of(group: GroupId, field: str) -> str:
-    """Under which name a row stands in its file."""
-    return f"{group}/{field}"
 
 
 def file_name(number: int) -> str:
     """The name of a file of rows."""
-    return f"rows-{number:03d}.safetensors"
+    return f"{ROWS_FILES}{number:03d}.safetensors"
 
 
 def in_batches(items: Iterable[T], size_of: Callable[[T], int], most: int) -> Iterator[list[T]]:
@@ -54,7 +48,7 @@ def write_index(
 ) -> None:
     """Say which fields each group has, and the ragged dimension of those that are jagged."""
     writer.write_json(
-        _INDEX,
+        ROWS_INDEX,
         {
             "fields": {str(group): names for group, names in fields.items()},
             "jagged": {str(group): dict(each) for group, each in jagged.items() if each},
@@ -69,16 +63,13 @@ def read_rows(
 
     CheckpointCorrupt names what is missing.
     """
-    index: Any = reader.read_json(_INDEX)
+    index = rows_index(reader.read_json(ROWS_INDEX))
     tensors: dict[str, torch.Tensor] = {}
-    for read in reader.read_tensor_files(name for name in reader.names() if name.startswith("rows-")):
+    for read in reader.read_tensor_files(name for name in reader.names() if name.startswith(ROWS_FILES)):
         tensors.update(read)
     for group in groups:
         try:
-            rows = {field: tensors[key_of(group, field)] for field in index["fields"][str(group)]}
+            rows = {field: tensors[key_of(group, field)] for field in index.of(group)}
         except KeyError as missing:
-            raise CheckpointCorrupt(
-                f"group {group} is in the buffer index of the checkpoint, but its rows are not there "
-                f"({missing.args[0]!r} is missing). The checkpoint was damaged or edited; restore an earlier one."
-            ) from missing
-        yield group, rows, checked_dimensions(group, index["jagged"].get(str(group), {}), rows)
+            raise rows_missing(group, missing.args[0]) from missing
+        yield group, rows, checked_dimensions(group, index.jagged.get(str(group), {}), rows)

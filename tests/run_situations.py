@@ -272,7 +272,7 @@ async def saved(directory: Path, **options: Any) -> Run:
 
 
 def forge(directory: Path, member: str, change: Callable[[dict[str, Any]], object], name: str = "step_1-1") -> None:
-    """Change a document of a checkpoint as a faulty writer would have: all digests fit afterwards."""
+    """Change a document of a checkpoint as a faulty writer would have: all digests and counts fit afterwards."""
     root = directory / name
     document = json.loads((root / member).read_text())
     change(document)
@@ -287,6 +287,18 @@ def forge(directory: Path, member: str, change: Callable[[dict[str, Any]], objec
         rest = json.dumps(buffer).encode()
         (root / "buffer.json").write_bytes(rest)
         manifest["files"]["buffer.json"].update(length=len(rest), sha256=hashlib.sha256(rest).hexdigest())
+    counts = {
+        "ledger.json": ("pending", "entries"),
+        "buffer.json": ("buffered", "slots"),
+        "spares.json": ("spares",) * 2,
+    }
+    counted, listed = counts.get(member, ("", ""))
+    if isinstance(document.get(listed), list):
+        manifest["counts"][counted]["value"] = len(document[listed])
+    elif member == "trainer.json":
+        trained = sum(each["last"] - each["first"] + 1 for each in document["accounts"]["trained"])
+        manifest["counts"]["trained"]["value"] = trained
+        manifest["counts"]["dropped"]["value"] = len(document["accounts"]["dropped"])
     whole = json.dumps(manifest).encode()
     (root / "manifest.json").write_bytes(whole)
     (root / "manifest.sha256").write_text(f"{hashlib.sha256(whole).hexdigest()}  manifest.json\n")

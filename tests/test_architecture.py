@@ -47,6 +47,7 @@ FOREIGN = (
     ("*/command_line.py", {"rich"}, ANYWHERE, "command lines print tables"),
     ("*/terminal.py", {"rich"}, ANYWHERE, "command lines show how far they are"),
     ("*/terminal.py", {"shtab"}, LAZILY, "completion for the shell, an extra"),
+    ("impl/inspection/plain_text.py", {"rich"}, ANYWHERE, "what was read from a disk, fit for a console"),
     ("impl/inspection/watch.py", {"rich"}, ANYWHERE, "a live table on a terminal; imported by the command line alone"),
     ("spec/counterexample.py", {"rich"}, ANYWHERE, "prints a trace as a numbered table"),
     ("cleancut/check.py", {"rich"}, ANYWHERE, "the command line of `make check`"),

@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from controller_runs import Record, new_controller
 from run_situations import NumberTrainer, Run, forge, mixed
 
 from impl.__main__ import main
+from impl.errors import CheckpointCorrupt
 
 
 def fsck(root: Path, report: Path) -> tuple[int, Any]:
@@ -59,3 +61,19 @@ async def test_a_checkpoint_without_recovery_is_whole_and_said_to_hold_the_train
     assert {each["kind"] for each in found["checkpoints"]} == {"trainer"}
     assert any("saved without recovery" in notice for notice in found["notices"])
     assert "only a run with recovery=False does" in found["resume"]["why"]
+
+
+@pytest.mark.parametrize("change", [{"version": -1}, {"step": -3}, {"cursor": -2}])
+async def test_progress_that_no_trainer_has_made_is_contradictory_and_not_taken_up(
+    tmp_path: Path, change: dict[str, int]
+) -> None:
+    """It was whole to fsck, and closed the barrier of the run that took it up."""
+    root = tmp_path / "run"
+    await new_controller(root, Record(), prompts=8, recovery=False, trainer=NumberTrainer()).run()
+    newest = fsck(root, tmp_path / "out.json")[1]["checkpoints"][0]["name"]
+    forge(root, "progress.json", lambda document: document.update(change), newest)
+    status, found = fsck(root, tmp_path / "out.json")
+    assert (status, found["checkpoints"][0]["state"]) == (1, "contradictory")
+    again = new_controller(root, Record(), prompts=8, recovery=False, trainer=NumberTrainer())
+    with pytest.raises(CheckpointCorrupt, match="no progress of a run"):
+        await again.run()

@@ -61,6 +61,15 @@ def test_millions_of_trained_prompts_are_one_interval_and_no_list() -> None:
     assert len(everything.lost.examples) == EXAMPLES
 
 
+def test_epochs_without_end_are_counted_at_once() -> None:
+    """An edited number must neither fill the memory nor take for ever."""
+    found = balance([Span(0, 0, 15, "trained"), Span(10**14, 0, 2, "pending")], HandedOut(16, 3, 10**15, 0))
+    assert found.lost.count == 16 * (10**15 - 1) - 3
+    assert [tuple(key) for key, _ in found.lost.examples[:2]] == [(1, 0), (1, 1)]
+    assert len(found.lost.examples) == 20
+    assert (found.doubled.count, found.ahead.count) == (0, 0)
+
+
 def test_a_loader_that_does_not_say_what_it_gave_out_leaves_the_lost_unknown() -> None:
     """Zero would be a claim that nobody checked."""
     found = balance([Span(0, 1, 1, "pending"), Span(0, 1, 1, "trained")], None)

@@ -95,9 +95,9 @@ async def test_a_terminal_shows_a_table(tmp_path: Path) -> None:
     await run.checkpointer.save(NumberTrainer(2))
     watch = Watch(tmp_path / "run")
     console = Console(file=io.StringIO(), width=140)
-    console.print(picture(watch))
+    console.print(picture(watch, console))
     watch.look()
-    console.print(picture(watch))
+    console.print(picture(watch, console))
     lines = said(console)
     assert lines[0].endswith("no sign of a run that saves yet")
     (row,) = [line.split() for line in lines if line.strip().startswith("step_1-1")]

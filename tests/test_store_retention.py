@@ -110,10 +110,10 @@ def test_a_removal_that_was_cut_short_never_looks_like_a_checkpoint(tmp_path: Pa
 def test_a_rollout_snapshot_keeps_its_anchor_and_goes_with_the_next_full_save() -> None:
     """Without its full save it has no trainer to go with."""
     anchored = [known(1), known(2), known(3, "rollout", "step_2-2"), known(4, "rollout", "step_2-2")]
-    assert removable(anchored, keep=1) == ("step_1-1", "step_3-3")
+    assert removable(anchored, keep=1) == ("step_3-3", "step_1-1")
     back_to_one = [known(1), known(2), known(3, "rollout", "step_1-1")]
     assert removable(back_to_one, keep=1) == (), "the anchor may be older than the newest full save"
-    assert removable([*anchored, known(5)], keep=1) == ("step_1-1", "step_2-2", "step_3-3", "step_4-4")
+    assert removable([*anchored, known(5)], keep=1) == ("step_3-3", "step_4-4", "step_1-1", "step_2-2")
 
 
 @st.composite
@@ -140,3 +140,6 @@ def test_the_newest_always_stays_with_everything_it_needs(history: list[Known], 
     full = [entry for entry in history if entry.kind == "full"]
     assert {entry.name for entry in full[-keep:]} <= names
     assert len(stay) <= 3 * keep
+    for number in range(len(gone)):
+        left = {entry.name: entry for entry in history if entry.name not in gone[:number]}
+        assert all(entry.anchor is None or entry.anchor in left for entry in left.values()), "a kill may come here"

@@ -21,6 +21,7 @@ from ..store.checkpoint_store import CheckpointStore
 from ..store.manifest import Identity
 from ..store.reader import CheckpointReader, MemberReader
 from . import documents as doc
+from .believable import check_counts
 from .ledger_documents import ledger_snapshot, spares_of
 from .participants import Counters, NoPool, Participants
 from .pending import CheckpointInfo
@@ -276,6 +277,7 @@ def _plan(
         raise CheckpointCorrupt(f"{reader.name}: {error}") from error
     check_settled(documents, ledger.accounts)
     check_every_owner(documents, in_ledger_alone, ledger.accounts)
+    check_counts(documents, ledger.accounts.trained_count)
     rows = expected.plane.read(reader.reader(), tuple(slot.group for slot in slots))
     reader.verify()
     trainer = trainer_files(store, reader, with_trainer)

@@ -16,6 +16,7 @@ from ..store.checkpoint_store import CheckpointStore
 from ..store.manifest import Identity
 from ..store.reader import CheckpointReader
 from . import documents as doc
+from .believable import check_progress
 from .participants import Counters, Participants
 from .restoring import Restored, newest_readable, trainer_files
 from .validation import check_identity, cursor_of, dropped_of, place_of, shortfalls_of
@@ -103,6 +104,7 @@ def _plan(store: CheckpointStore, reader: CheckpointReader, identity: Identity, 
     files = reader.reader()
     if manifest.kind == "trainer":
         progress = files.read_document(doc.PROGRESS, doc.ProgressDocument)
+        check_progress(reader.name, progress)
         version, step, cursor = progress.version, progress.step, progress.cursor
         left = "the prompts that were in flight or buffered then were not saved and are not recoverable"
     else:

@@ -21,6 +21,7 @@ from ..ledger import Phase
 from ..loader import LoaderState
 from ..store.manifest import Identity, Manifest
 from . import documents as doc
+from .believable import check_believable
 
 _OF_A_PROMPT_LOADER = {field.name for field in dataclasses.fields(LoaderState)}
 
@@ -80,6 +81,7 @@ def check_documents(documents: Documents, *, has_pool: bool) -> None:
             f"{documents.name} holds {counted(len(documents.spares.spares), 'spare prompt')}, which would be lost: "
             "this run has no spare pool. Give it one, attach(pool=SparePool(ledger)); a Controller always has one."
         )
+    check_believable(documents)
     _check_stamps(documents)
     _check_phases(documents)
     _check_owners(documents)
@@ -103,9 +105,8 @@ def check_cursor(documents: Documents, state: object) -> None:
 
 def cursor_of(sampler_state: object) -> int | None:
     """The dispatch cursor in a sampler's state; None where a custom sampler has none."""
-    if isinstance(sampler_state, dict):
-        return sampler_state.get("cursor")
-    return getattr(sampler_state, "cursor", None)
+    cursor = _part(sampler_state, "cursor")
+    return cursor if type(cursor) is int else None
 
 
 def shortfalls_of(sampler_state: object) -> list[tuple[int, int]] | None:
@@ -223,8 +224,6 @@ def _check_owners(documents: Documents) -> None:
     spare_keys: set[Key] = set()
     for spare in documents.spares.spares:
         key = Key(spare.epoch, spare.index)
-        if not (key.epoch >= 0 and 0 <= key.index < documents.manifest.identity.dataset_length):
-            raise _corrupt(documents, f"the spare pool holds the prompt {tuple(key)}, which no epoch has")
         if key in spare_keys:
             raise _corrupt(documents, f"the spare pool holds the prompt {tuple(key)} twice")
         if key in keys:

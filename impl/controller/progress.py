@@ -77,7 +77,7 @@ class Progress:
 
 def _parsed(name: str) -> tuple[GroupId, Cause]:
     group, _, cause = name.partition("/")
-    if group.isdecimal():
+    if group.isdecimal() and len(group) < 20:
         if cause == "transient":
             return int(group), "transient"
         if cause == "data":

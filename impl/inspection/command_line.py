@@ -14,18 +14,19 @@ from typing import Any
 
 from rich.box import SIMPLE
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from ..errors import CleancutError, UsageError
 from ..in_words import age_in_words, counted, size_in_words
+from ..store import names
 from ..store.files import Handle
 from ..store.posix_files import PosixFiles
 from ..terminal import Screen, how_far
 from .examine import Examined
 from .ownership import OWNERS, Keys
+from .plain_text import cell, fits, plain, say, without_halves
 from .probe import probe
-from .survey import Survey, lineage, survey
+from .survey import Survey, bytes_below, lineage, survey
 
 HOLDS, TROUBLE, WRONG_USE, NOT_COMPLETE = 0, 1, 2, 3
 _STATUS = {"holds": HOLDS, "fails": TROUBLE, "inconclusive": NOT_COMPLETE}
@@ -48,9 +49,10 @@ def _run(
     to_standard_output = json_to == "-"
     try:
         document = command(root, Screen(file=sys.stderr) if to_standard_output else console)
-        text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+        text = json.dumps(without_halves(document), indent=2) + "\n"
         if to_standard_output:
-            sys.stdout.write(text)
+            # By way of the screen, which knows what a reader that has left means.
+            console.out(text, end="", highlight=False)
         elif json_to is not None:
             Path(json_to).write_text(text, encoding="utf-8")
     except UsageError as error:
@@ -58,13 +60,13 @@ def _run(
     except OSError as error:
         return _refuse(f"{error.filename or directory}: {error.strerror or error}")
     except CleancutError as error:
-        print(f"python -m impl: {error}", file=sys.stderr)
+        print(f"python -m impl: {plain(str(error))}", file=sys.stderr)
         return NOT_COMPLETE
     return _STATUS[document["verdict"]]
 
 
 def _refuse(message: str) -> int:
-    print(f"python -m impl: {message}", file=sys.stderr)
+    print(f"python -m impl: {plain(message)}", file=sys.stderr)
     return WRONG_USE
 
 
@@ -102,8 +104,7 @@ def _surveyed(root: str, console: Console, *, digests: bool) -> Survey:
     """The survey, shown on a terminal as it goes; an interruption says how far it had come."""
     last, read = "nothing", 0
     # What is there to be read; a survey without digests reads a little of it, nobody knows how much.
-    files = Path(root).glob("step_*/**/*") if digests else ()
-    total = sum(found.stat().st_size for found in files if found.is_file()) if digests else None
+    total = bytes_below(root, names.parse_checkpoint_name) if digests and console.is_terminal else None
 
     def note(text: str) -> None:
         nonlocal last
@@ -127,37 +128,53 @@ def _surveyed(root: str, console: Console, *, digests: bool) -> Survey:
 def _probe(root: str, console: Console) -> dict[str, Any]:
     with how_far(console, "trying the file system …", "calls"):
         results = probe(PosixFiles(), root)
-    table = Table("needed by the store", "ok", "seen", box=SIMPLE)
+    table = Table(box=SIMPLE)
+    for heading in ("needed by the store", "ok", "seen"):
+        table.add_column(heading, overflow="fold")
     for each in results:
-        table.add_row(each.needed, "yes" if each.ok else "[red]NO[/red]", escape(each.seen))
+        table.add_row(each.needed, cell(console, "yes" if each.ok else "NO", bad=not each.ok), cell(console, each.seen))
     console.print(table)
     ok = all(each.ok for each in results)
     last = "does what the store needs" if ok else "does not do what the store needs; use another one for checkpoints"
-    _say(console, f"the file system of {root} {last}. What power cuts do to it no program can try out.")
+    say(console, f"the file system of {root} {last}. What power cuts do to it no program can try out.")
     checks = [{"needed": each.needed, "ok": each.ok, "seen": each.seen} for each in results]
     return {"verdict": "holds" if ok else "fails", "complete": True, "directory": root, "checks": checks}
 
 
 def _print_checkpoints(found: Survey, console: Console) -> None:
+    """Two tables; where they do not fit, two lines for each checkpoint, which say the same."""
     if not found.checkpoints:
         return
     there = frozenset(each.name for each in found.checkpoints)
     about, owners = Table(box=SIMPLE), Table(box=SIMPLE, padding=0)  # nine columns, and often eighty characters
-    for table in (about, owners):
-        table.add_column("checkpoint", no_wrap=True)
-    for heading in ("state", "kind", "age", "size", "parent"):
+    for heading in ("checkpoint", *_ABOUT):
         about.add_column(heading)
-    for heading in ("handed out", *OWNERS, "lost", "doubled"):
-        owners.add_column(heading, justify="right")
+    for heading in ("checkpoint", *_OWNED):
+        owners.add_column(heading, justify="left" if heading == "checkpoint" else "right")
     for each in found.checkpoints:
-        kind = each.manifest.kind if each.manifest else "?"
-        state = each.state if each.state == "whole" else f"[red]{each.state}[/red]"
-        size = "?" if each.bytes is None else size_in_words(each.bytes)
-        age = age_in_words(each.written, found.at)
-        about.add_row(each.name, state, kind, age, size, lineage(each, there))
+        state, *rest = _about(each, found, there)
+        about.add_row(each.name, cell(console, state, bad=state != "whole"), *(cell(console, text) for text in rest))
         owners.add_row(each.name, *_balance(each))
-    console.print(about)
-    console.print(owners)
+    if fits(console, about) and fits(console, owners):
+        console.print(about)
+        console.print(owners)
+        return
+    for each in found.checkpoints:
+        state, kind, age, size, parent = _about(each, found, there)
+        parent = parent if each.manifest is not None and each.manifest.parent is None else f"parent {parent}"
+        say(console, f"{each.name}: {state}, {kind}, {age} old, {size}, {parent}")
+        say(console, f"  {', '.join(f'{number} {what}' for what, number in zip(_OWNED, _balance(each), strict=True))}")
+
+
+_ABOUT = ("state", "kind", "age", "size", "parent")
+_OWNED = ("handed out", *OWNERS, "lost", "doubled")
+
+
+def _about(each: Examined, found: Survey, there: frozenset[str]) -> list[str]:
+    """What a checkpoint is, under the headings of `_ABOUT`."""
+    kind = each.manifest.kind if each.manifest else "?"
+    size = "?" if each.bytes is None else size_in_words(each.bytes)
+    return [each.state, kind, age_in_words(each.written, found.at), size, lineage(each, there)]
 
 
 def _balance(each: Examined) -> list[str]:
@@ -176,10 +193,12 @@ def _balance(each: Examined) -> list[str]:
 def _print_contents(each: Examined, console: Console) -> None:
     manifest = each.manifest
     assert manifest is not None
-    table = Table(f"file of {each.name}", "bytes", "tensors", "sha256", box=SIMPLE)
+    table = Table(box=SIMPLE)
+    for heading in (f"file of {each.name}", "bytes", "tensors", "sha256"):
+        table.add_column(heading, overflow="fold")
     for name, record in manifest.files.items():
         tensors = "" if record.tensors is None else str(len(record.tensors))
-        table.add_row(escape(name), f"{record.length:,}", tensors, record.sha256[:16])
+        table.add_row(cell(console, name), f"{record.length:,}", tensors, record.sha256[:16])
     console.print(table)
     sampler = manifest.identity.sampler
     parameters = ", ".join(f"{name}={value}" for name, value in sampler.parameters.items())
@@ -190,23 +209,23 @@ def _print_contents(each: Examined, console: Console) -> None:
         f"written for {counted(identity.dataset_length, 'prompt')} of seed {identity.seed} in batches of "
         f"{identity.batch_size}, sampler {sampler.name}({parameters})",
     ):
-        _say(console, line)
+        say(console, line)
 
 
 def _print_rest(found: Survey, console: Console) -> None:
     holder = f", last taken by {found.lock.holder}" if found.lock.holder else ""
     fence = f" with fencing number {found.lock.fence}" if found.lock.fence is not None else ""
-    _say(console, f"lock: {found.lock.state}{holder}{fence}")
+    say(console, f"lock: {found.lock.state}{holder}{fence}")
     doing = "under way in the run that holds the lock, or left over" if found.lock.state == "held" else "left over"
     for leftover in found.leftovers:
-        _say(console, f"{doing}: {leftover.name}, {size_in_words(leftover.bytes)}")
+        say(console, f"{doing}: {leftover.name}, {size_in_words(leftover.bytes)}")
     for name, reason in found.ignored:
-        _say(console, f"ignored: {name}: {reason}")
+        say(console, f"ignored: {name}: {reason}")
     for label, texts in (("notice", found.notices), ("not checked", found.not_checked), ("TROUBLE", found.problems)):
         for text in texts:
-            _say(console, f"{label}: {text}")
+            say(console, f"{label}: {text}")
     taken = f"takes {found.resume.name}" if found.resume.name else "takes none"
-    _say(console, f"a resume {taken}: {found.resume.why}")
+    say(console, f"a resume {taken}: {found.resume.why}")
     lost = sum(each.ownership.lost.count for each in found.checkpoints if each.ownership)
     doubled = sum(each.ownership.doubled.count + each.ownership.ahead.count
                   for each in found.checkpoints if each.ownership)  # fmt: skip
@@ -216,15 +235,11 @@ def _print_rest(found: Survey, console: Console) -> None:
         if each.manifest is None or each.manifest.kind != "trainer"
     )
     account = f"{lost} lost, {doubled} doubled" if known else f"{doubled} doubled, lost unknown"
-    _say(
+    say(
         console,
         f"{counted(len(found.checkpoints), 'checkpoint')}, {account}, {counted(len(found.problems), 'problem')}, "
         f"{len(found.not_checked)} not checked: {found.verdict}",
     )
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def document(found: Survey, *, contents: bool = False) -> dict[str, Any]:

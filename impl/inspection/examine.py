@@ -5,12 +5,14 @@ Reads as it goes: of a file of tensors nothing but the header is kept. Needs no 
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..checkpointing import documents as doc
+from ..checkpointing.believable import check_believable, check_counts, check_progress
 from ..checkpointing.ledger_documents import ledger_snapshot
 from ..checkpointing.restoring import read_documents
 from ..checkpointing.validation import (
@@ -20,27 +22,34 @@ from ..checkpointing.validation import (
     check_every_owner,
     check_settled,
     prompt_loader_place,
+    rebuilt_state,
     without_buffered,
 )
 from ..errors import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatible, CleancutError
 from ..in_words import counted
+from ..loader import LoaderState, check_place
+from ..rows_index import ROWS_FILES, ROWS_INDEX, key_of, rows_index, rows_missing
+from ..samplers import InOrderSampler, ReadyFirstSampler, SamplerState, WeightFifoSampler, WindowedSampler
+from ..samplers.step_sampler import check_counts as check_sampler_counts
 from ..store import names
 from ..store.catalogue import Candidate
+from ..store.failures import READING, store_error
 from ..store.files import Files
 from ..store.manifest import Manifest
 from ..store.reader import CheckpointReader
 from ..store.tensor_header import HeaderCollector, observed
 from .ownership import HandedOut, Ownership, Span, balance
+from .unchanged import Fingerprint, fingerprint
 
 #: whole: a resume may take it. unbalanced: a resume takes it, since as many prompts have an owner as were handed out,
 #: and still loses or doubles some. damaged: a resume passes over it. contradictory, incompatible: a resume stops at it.
 #: unreadable: this process could not find out. removed: retention took it while it was being read.
 State = Literal["whole", "unbalanced", "damaged", "contradictory", "incompatible", "unreadable", "removed"]
 
-#: Where `TensorPlane` says which fields each group has.
-_ROWS_INDEX = "rows.json"
-#: More prompts than any dataset has: what counts so many is no account of a run, and a restore would choke on it.
-_ABSURD = 1 << 40
+#: Samplers whose state is known here.
+OF_THIS_LIBRARY = frozenset(
+    sampler.name for sampler in (InOrderSampler, ReadyFirstSampler, WeightFifoSampler, WindowedSampler)
+)
 
 
 @dataclass(slots=True)
@@ -55,6 +64,8 @@ class Examined:
     ownership: Ownership | None = None
     written: float | None = None
     digests_checked: bool = False
+    #: What it looked like before it was read, with its anchor; None if that could not be told.
+    looked: Fingerprint | None = None
 
     @property
     def name(self) -> str:
@@ -69,31 +80,83 @@ class Examined:
     def note(self, state: State, problem: str) -> None:
         """Something is wrong; what a resume would do about it decides the state."""
         self.state = state if self.state in ("whole", "unbalanced") else self.state
-        self.problems.append(problem if self.name in problem else f"{self.name}: {problem}")
+        text = problem if self.name in problem else f"{self.name}: {problem}"
+        if text not in self.problems:
+            self.problems.append(text)
 
 
-def examine(files: Files, root: str, candidate: Candidate, *, digests: bool) -> Examined:
-    """Everything about one checkpoint. Without `digests` the payload is not read, only its lengths are compared."""
-    found = Examined(candidate, written=_written(f"{root}/{candidate.name}/{names.MANIFEST}"))
+class Readers:
+    """The checkpoints of one survey, each opened once: what was read of an anchor for a snapshot is not read again."""
+
+    def __init__(self, files: Files, root: str) -> None:
+        self.files = files
+        self.root = root
+        self._opened: dict[str, CheckpointReader] = {}
+
+    def of(self, name: str) -> CheckpointReader:
+        """The reader of a checkpoint, with its manifest read; what is wrong with that is raised each time."""
+        if name not in self._opened:
+            self._opened[name] = CheckpointReader(self.files, self.root, name)
+        return self._opened[name]
+
+
+def examine(readers: Readers, candidate: Candidate, *, digests: bool) -> Examined:
+    """Everything about one checkpoint. Without `digests` the payload is not read, only its lengths are compared.
+
+    In the order of a restore, so that of two faults the state is that of the one which a restore meets.
+    """
+    root, name = readers.root, candidate.name
+    found = Examined(candidate, written=_written(f"{root}/{name}/{names.MANIFEST}"))
+
+    def opened() -> None:
+        found.manifest = readers.of(name).manifest
+        found.looked = fingerprint(root, *filter(None, (name, found.manifest.anchor)))
+
+    def payload() -> None:
+        _read_payload(readers.of(name))
+        found.digests_checked = True
+
+    if _noted(found, root, opened):
+        sound = _noted(found, root, lambda: _check_meaning(readers.of(name), found, digests=digests))
+        if found.state not in ("damaged", "removed"):
+            sound = _noted(found, root, lambda: readers.of(name).check_lengths()) and sound
+        if digests and found.state not in ("damaged", "removed"):
+            sound = _noted(found, root, payload) and sound
+        if sound:
+            _noted(found, root, lambda: _check_anchor(readers, name, digests=digests))
+            _noted(found, root, lambda: _check_folders(readers, name))
+    return found
+
+
+def unchanged(root: str, earlier: Examined) -> bool:
+    """Whether to read a checkpoint again would find the same."""
+    if earlier.manifest is None or earlier.looked is None or earlier.state == "unreadable":
+        return False
+    return fingerprint(root, *filter(None, (earlier.name, earlier.manifest.anchor))) == earlier.looked
+
+
+def _noted(found: Examined, root: str, check: Callable[[], None]) -> bool:
+    """Whether a check holds; what it raises is a problem, and decides the state unless another one has before."""
     try:
-        reader = CheckpointReader(files, root, candidate.name)
-        found.manifest = reader.manifest
-        reader.check_lengths()
-        if digests:
-            _read_payload(reader)
-            found.digests_checked = True
-        _check_meaning(reader, found)
-        if reader.manifest.anchor is not None:
-            _check_anchor(files, root, reader.manifest.anchor, digests=digests)
+        check()
     except CheckpointDamaged as error:
-        found.note("damaged" if os.path.lexists(f"{root}/{candidate.name}") else "removed", str(error))
+        found.note("damaged" if os.path.lexists(f"{root}/{found.name}") else "removed", str(error))
     except CheckpointIncompatible as error:
         found.note("incompatible", str(error))
     except CheckpointCorrupt as error:
         found.note("contradictory", str(error))
     except CleancutError as error:
         found.note("unreadable", str(error))
-    return found
+    except FileNotFoundError as error:
+        gone = not os.path.lexists(f"{root}/{found.name}")
+        found.note("removed" if gone else "damaged", f"{error.filename} was removed while it was looked at.")
+    except OSError as error:
+        found.note("unreadable", str(store_error(error, f"{READING}{error.filename or found.name}")))
+    except MemoryError:
+        found.note("unreadable", "there is not enough memory to look at it. Run fsck where there is more.")
+    else:
+        return True
+    return False
 
 
 def _written(path: str) -> float | None:
@@ -103,30 +166,69 @@ def _written(path: str) -> float | None:
         return None
 
 
-def _read_payload(reader: CheckpointReader) -> None:
-    """Compare the digest of every file, and the header of every file of tensors with the manifest."""
+def _read_payload(reader: CheckpointReader, beginning: str = "") -> None:
+    """Compare digests, and the header of every file of tensors with the manifest; what was read before is not again."""
     for member, record in reader.manifest.files.items():
+        if reader.is_verified(member) or not member.startswith(beginning):
+            continue
         collector = HeaderCollector()
         for _ in observed(reader.verified_chunks(member), collector):
             pass
         if record.tensors is not None:
             collector.check(record.length, record.tensors, f"{reader.name}/{member}")
+        elif beginning == ROWS_FILES:
+            raise CheckpointCorrupt(
+                f"{reader.name}/{member} is not listed as a file of tensors. The checkpoint was edited; restore "
+                "another one."
+            )
 
 
-def _check_anchor(files: Files, root: str, anchor: str, *, digests: bool) -> None:
+def _check_anchor(readers: Readers, name: str, *, digests: bool) -> None:
     """A rollout snapshot is worth nothing without the trainer's files of its full save."""
+    anchor = readers.of(name).manifest.anchor
+    if anchor is None:
+        return
     try:
-        full = CheckpointReader(files, root, anchor)
+        full = readers.of(anchor)
+        full.check_lengths()
         if digests:
-            full.verify(f"{doc.TRAINER_DIRECTORY}/")
+            _read_payload(full, f"{doc.TRAINER_DIRECTORY}/")
+        _check_folders(readers, anchor)
     except CheckpointDamaged as error:
         raise CheckpointDamaged(f"the full save it is anchored on cannot be used: {error}") from error
 
 
-def _check_meaning(reader: CheckpointReader, found: Examined) -> None:
+def _check_folders(readers: Readers, name: str) -> None:
+    """Nobody has put a file into a folder that others read by themselves: a restore stops there, and says so.
+
+    Which directories are folders is told by names in them that the store gives to no file.
+    """
+    reader = readers.of(name)
+    listed = {"/".join(parts[:end]) for member in reader.manifest.files for parts in (member.split("/"),)
+              for end in range(1, len(parts) + 1)}  # fmt: skip
+    for folder in sorted({folder for member in reader.manifest.files if (folder := names.folder_of(member))}):
+        strange = next(
+            (each for each in _below(readers.files, f"{readers.root}/{name}", folder) if each not in listed), None
+        )
+        if strange is not None:
+            raise CheckpointCorrupt(
+                f"{name}/{strange} is not listed in the manifest: somebody put it into a folder of the trainer, "
+                "and a restore of that folder stops at it. Take it away if you know what it is."
+            )
+
+
+def _below(files: Files, checkpoint: str, folder: str) -> Iterator[str]:
+    """Everything in a folder, directories too, named as in the manifest."""
+    for name in files.listdir(f"{checkpoint}/{folder}"):
+        yield f"{folder}/{name}"
+        if files.stat(f"{checkpoint}/{folder}/{name}").kind == "directory":
+            yield from _below(files, checkpoint, f"{folder}/{name}")
+
+
+def _check_meaning(reader: CheckpointReader, found: Examined, *, digests: bool) -> None:
     """Read the documents, count the owners, and ask what a restore would ask."""
     if reader.manifest.kind == "trainer":
-        reader.reader().read_document(doc.PROGRESS, doc.ProgressDocument)
+        check_progress(reader.name, reader.reader().read_document(doc.PROGRESS, doc.ProgressDocument))
         found.notices.append(
             f"{reader.name} was saved without recovery: it holds the trainer alone, and no prompt has an owner in it. "
             "A run with recovery refuses it; one with recovery=False takes up the trainer and begins the data anew."
@@ -138,10 +240,11 @@ def _check_meaning(reader: CheckpointReader, found: Examined) -> None:
             f"{', '.join(sorted(reader.manifest.files)[:8])}). It was written by something else; a restore refuses it."
         )
     documents = read_documents(reader)
+    check_believable(documents)
     found.ownership = _ownership(documents, found)
     _note_imbalance(found, found.ownership)
     check_documents(documents, has_pool=True)
-    check_cursor(documents, documents.sampler.state)
+    _check_states(documents)
     entries, subtracted = without_buffered(documents)
     if subtracted:
         found.notices.append(
@@ -151,34 +254,45 @@ def _check_meaning(reader: CheckpointReader, found: Examined) -> None:
     snapshot = ledger_snapshot(entries, documents.trainer, documents.trainer.next_admission)
     check_settled(documents, snapshot.accounts)
     check_every_owner(documents, entries, snapshot.accounts)
-    _check_rows(reader, documents)
+    check_counts(documents, snapshot.accounts.trained_count)
+    _check_rows(reader, documents, digests=digests)
 
 
-def _check_rows(reader: CheckpointReader, documents: Documents) -> None:
-    """The rows of every buffered group are there, if the plane is the embedded one; others keep them their way."""
-    if _ROWS_INDEX not in reader.manifest.files:
+def _check_states(documents: Documents) -> None:
+    """The states of sampler and loader have their form and a place that they can be at, if they are of this library."""
+    sampler = documents.sampler
+    check_cursor(documents, sampler.state)
+    if sampler.name in OF_THIS_LIBRARY:
+        example = SamplerState(sampler.name, -1)
+        check_sampler_counts(rebuilt_state(sampler.state, example, f"{documents.name}/{doc.SAMPLER}"))
+    loader = documents.loader.state
+    fields = {field.name for field in dataclasses.fields(LoaderState)}
+    if loader.keys() == fields:
+        beginning = LoaderState(0, 0, False, 0, 1, 1, "")
+        check_place(rebuilt_state(loader, beginning, f"{documents.name}/{doc.LOADER}"))
+
+
+def _check_rows(reader: CheckpointReader, documents: Documents, *, digests: bool) -> None:
+    """The rows of every buffered group are there, if the plane is one of this library; others keep them their way."""
+    if ROWS_INDEX not in reader.manifest.files:
+        if any(member.startswith(ROWS_FILES) and record.tensors for member, record in reader.manifest.files.items()):
+            raise CheckpointCorrupt(
+                f"{reader.name} has files of rows and no {ROWS_INDEX}: the manifest does not list it. The checkpoint "
+                "was edited; restore another one."
+            )
         return
-    index = reader.reader().read_json(_ROWS_INDEX)
-    fields = index.get("fields") if isinstance(index, dict) else None
-    if not isinstance(fields, dict):
-        return
+    index = rows_index(reader.reader().read_json(ROWS_INDEX))
+    if digests:
+        _read_payload(reader, ROWS_FILES)
     there = {key for record in reader.manifest.files.values() for key in record.tensors or ()}
     for slot in documents.buffer.slots:
-        listed = fields.get(str(slot.group))
-        if listed is None or not there.issuperset(f"{slot.group}/{name}" for name in listed):
-            raise CheckpointCorrupt(
-                f"{reader.name}: group {slot.group} is in the buffer index, and its rows are not in the files of the "
-                "data plane. The checkpoint was edited or written by a faulty version; restore an earlier one."
-            )
+        for name in index.of(slot.group):
+            if key_of(slot.group, name) not in there:
+                raise rows_missing(slot.group, key_of(slot.group, name))
 
 
 def _note_imbalance(found: Examined, ownership: Ownership) -> None:
     """Say what a resume from here would lose or do twice."""
-    if ownership.ahead.count > _ABSURD:
-        raise CheckpointCorrupt(
-            f"{found.name} gives an owner to {counted(ownership.ahead.count, 'prompt')} that no dataset has: "
-            f"{ownership.ahead}. It was edited; restore another checkpoint."
-        )
     lost, doubled, ahead = ownership.lost, ownership.doubled, ownership.ahead
     for keys, what, then in (
         (lost, f"lost: {counted(lost.count, 'prompt')} handed out with no owner", "A resume never draws it again. "),
@@ -200,14 +314,7 @@ def _ownership(documents: Documents, found: Examined) -> Ownership:
             f"{documents.name}: the loader's state does not say which prompts it handed out, so lost ones cannot be "
             "told. Only prompts with two owners were looked for."
         )
-    spans = list(_spans(documents))
-    for span in spans:
-        if span.epoch < 0 or not 0 <= span.first <= span.last:
-            raise CheckpointCorrupt(
-                f"{documents.name}: there is no {span.owner} prompt {span.first} to {span.last} of epoch {span.epoch}. "
-                "The file was edited; restore another checkpoint."
-            )
-    return balance(spans, handed_out)
+    return balance(_spans(documents), handed_out)
 
 
 def _handed_out(state: dict[str, Any]) -> HandedOut | None:

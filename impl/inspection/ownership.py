@@ -65,6 +65,12 @@ class Keys:
             self.examples.append((Key(epoch, row), about))
         self.count += max(0, last - first + 1)
 
+    def add_epochs(self, first: int, end: int, length: int) -> None:
+        """Count all rows of the epochs from `first` to before `end`; nothing if there are none."""
+        for epoch in range(first, min(end, first + EXAMPLES)):
+            self.add(epoch, 0, length - 1, "")
+        self.count += max(0, end - first - EXAMPLES) * length
+
     def __str__(self) -> str:
         named = ", ".join(f"{tuple(key)}{f' ({about})' if about else ''}" for key, about in self.examples[:5])
         return f"{named}{f' and {self.count - 5} more' if self.count > 5 else ''}"
@@ -98,9 +104,13 @@ def balance(spans: Iterable[Span], handed_out: HandedOut | None) -> Ownership:
         found.owned[span.owner] += span.last - span.first + 1
         by_epoch.setdefault(span.epoch, []).append(span)
     if handed_out is not None:
-        for epoch in range(handed_out.epoch + 1):
-            by_epoch.setdefault(epoch, [])
+        by_epoch.setdefault(handed_out.epoch, [])
+    reached = 0
     for epoch, owners in sorted(by_epoch.items()):
+        if handed_out is not None:
+            # Epochs of which nobody owns anything, however many: an edited number must not take for ever to count.
+            found.lost.add_epochs(reached, min(epoch, handed_out.epoch), handed_out.dataset_length)
+            reached = epoch + 1
         owners.sort()
         for first, last, about in _overlaps(owners):
             found.doubled.add(epoch, first, last, about)

@@ -7,16 +7,20 @@ left out, not called damaged.
 from __future__ import annotations
 
 import os
+import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from ..errors import CheckpointCorrupt, UsageError
+from ..errors import UsageError
 from ..in_words import counted, none_valid
 from ..store import names
-from ..store.catalogue import Catalogue, scan
+from ..store.catalogue import listing
+from ..store.failures import READING, store_error
 from ..store.files import Files, read_front
-from .examine import Examined, examine
+from .examine import Examined, Readers, examine, unchanged
 from .lock_state import LockState, lock_state
 
 _LATEST_LIMIT = 4096
@@ -64,24 +68,32 @@ class Survey:
         return "inconclusive" if self.not_checked else "holds"
 
 
-def survey(files: Files, root: str, *, digests: bool, note: Callable[[str], None] = lambda text: None) -> Survey:
+def survey(
+    files: Files,
+    root: str,
+    *,
+    digests: bool,
+    note: Callable[[str], None] = lambda text: None,
+    known: Mapping[str, Examined] = MappingProxyType({}),
+) -> Survey:
     """Look at everything. UsageError if this is no directory of checkpoints; OSError if it cannot be listed.
 
-    `note` is told what is looked at next: reading every byte of a large directory takes its time.
+    `note` is told what is looked at next: reading every byte of a large directory takes its time. `known` are
+    checkpoints by name as an earlier survey found them, which are not read again if nothing of them has changed.
     """
     began = time.perf_counter()
     now = time.time()
     _require_checkpoint_directory(root)
-    problems: list[str] = []
-    try:
-        catalogue = scan(files, root)
-    except CheckpointCorrupt as error:
-        problems.append(str(error))
-        catalogue = Catalogue((), (), (), 0)
+    catalogue = listing(files, root)
+    problems = [] if catalogue.clash is None else [catalogue.clash]
     found: list[Examined] = []
+    readers = Readers(files, root)
     for candidate in catalogue.candidates:
         note(f"{candidate.name}, {len(found) + 1} of {len(catalogue.candidates)}")
-        found.append(examine(files, root, candidate, digests=digests))
+        earlier = known.get(candidate.name)
+        if earlier is None or not unchanged(root, earlier):
+            earlier = examine(readers, candidate, digests=digests)
+        found.append(earlier)
     present = [each for each in found if each.state != "removed"]
     notices = [notice for each in present for notice in each.notices]
     notices += [f"{each.name} was removed while it was looked at, as retention of a live run does."
@@ -92,7 +104,7 @@ def survey(files: Files, root: str, *, digests: bool, note: Callable[[str], None
     latest = _latest(files, root)
     lock = lock_state(files, root)
     notices += _remarks(present, latest)
-    leftovers = tuple(Leftover(name, _size(f"{root}/{name}")) for name in catalogue.leftovers)
+    leftovers = tuple(Leftover(name, bytes_below(f"{root}/{name}")) for name in catalogue.leftovers)
     if leftovers and lock.state == "free":
         notices.append(
             f"{counted(len(leftovers), 'leftover')} of a save that did not end; the next save removes what is left."
@@ -102,7 +114,7 @@ def survey(files: Files, root: str, *, digests: bool, note: Callable[[str], None
         at=now,
         seconds=time.perf_counter() - began,
         checkpoints=tuple(present),
-        resume=Resume(None, problems[0], refused=True) if problems and not found else _resume(present),
+        resume=_resume(present) if catalogue.clash is None else Resume(None, catalogue.clash, refused=True),
         lock=lock,
         latest=latest,
         leftovers=leftovers,
@@ -162,11 +174,14 @@ def lineage(each: Examined, there: frozenset[str]) -> str:
 def _require_checkpoint_directory(root: str) -> None:
     if not os.path.isdir(root):
         raise UsageError(f"{root} is not a directory; give the directory of a run's checkpoints")
-    found = os.listdir(root)
-    if names.MANIFEST in found:
-        raise UsageError(f"{root} is one checkpoint; give the directory it lies in, {os.path.dirname(root) or '.'}")
+    try:
+        found = os.listdir(root)
+    except PermissionError as error:
+        raise store_error(error, f"{READING}{root}") from error
     ours = {names.LOCK, names.WRITER, names.LATEST}
     if not any(name in ours or names.is_leftover(name) or names.parse_checkpoint_name(name) for name in found):
+        if names.MANIFEST in found:
+            raise UsageError(f"{root} is one checkpoint; give the directory it lies in, {os.path.dirname(root) or '.'}")
         below = next((name for name in sorted(found) if os.path.lexists(f"{root}/{name}/{names.LOCK}")), None)
         hint = f"; {root}/{below} is one" if below else ""
         raise UsageError(f"{root} holds no checkpoints and no sign of a run that saves{hint}")
@@ -185,15 +200,15 @@ def _latest(files: Files, root: str) -> str | None:
         files.close(handle)
 
 
-def _size(path: str) -> int:
-    """The bytes below a path, as far as they can be counted; a live writer may remove it meanwhile."""
+def bytes_below(path: str, wanted: Callable[[str], object] = lambda name: True) -> int:
+    """The bytes below a path, in those of its entries that are `wanted`; a live writer may remove some meanwhile.
+
+    Not what links lead to, nor what cannot be looked at.
+    """
     total = 0
-    try:
-        if not os.path.isdir(path):
-            return os.lstat(path).st_size
-        for directory, _, members in os.walk(path):
-            for member in members:
-                total += os.lstat(os.path.join(directory, member)).st_size
-    except OSError:
-        pass
+    with suppress(OSError):
+        if not stat.S_ISDIR((found := os.lstat(path)).st_mode):
+            return found.st_size
+        for name in filter(wanted, os.listdir(path)):
+            total += bytes_below(f"{path}/{name}")
     return total

@@ -15,15 +15,15 @@ from pathlib import Path
 from rich.box import SIMPLE
 from rich.console import Console, Group
 from rich.live import Live
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from ..errors import UsageError
+from ..errors import CleancutError, UsageError
 from ..in_words import age_in_words, counted, size_in_words
 from ..store.posix_files import PosixFiles
 from .examine import Examined
 from .ownership import OWNERS
+from .plain_text import cell, fits, say
 from .survey import Survey, survey
 
 NEWEST_SHOWN = 12
@@ -34,28 +34,46 @@ class Watch:
 
     def __init__(self, directory: Path) -> None:
         self.root = os.path.abspath(directory)
-        # The run makes the directory. Where one above it is missing too, it is rather a slip of the pen.
-        to_come = not os.path.lexists(self.root) and os.path.isdir(os.path.dirname(self.root))
-        if not to_come and not os.path.isdir(self.root):
+        if os.path.lexists(self.root) and not os.path.isdir(self.root):
             raise UsageError(f"{directory} is not a directory; give the one in which a run keeps its checkpoints")
+        if not os.path.isdir(os.path.dirname(self.root)):
+            raise UsageError(f"{directory} is not a directory, nor is the one above it, so no run can make it")
         self.began = time.monotonic()
         self.seen: Survey | None = None
         self.published = 0
         self.troubled = False
+        #: Why the last look saw nothing; empty if it saw something.
+        self.blind = ""
 
     def look(self) -> list[str]:
-        """Survey the directory; what has changed since the last time, in words."""
+        """Survey the directory; what has changed since the last time, in words. Raises nothing that may pass."""
+        known = {each.name: each for each in self.seen.checkpoints} if self.seen else {}
         try:
-            found = survey(PosixFiles(), self.root, digests=False)
+            found = survey(PosixFiles(), self.root, digests=False, known=known)
         except UsageError:
             # No sign of a run yet, or no more.
-            return []
+            return self._saw_nothing("" if os.path.isdir(self.root) else f"{self.root} is not there yet")
+        except FileNotFoundError:
+            return self._saw_nothing(f"{self.root} is not there yet")
+        except (CleancutError, OSError) as error:
+            return [] if self.blind == str(error) else [f"not looked at: {self._blinded(str(error))}"]
         news = list(changes(self.seen, found))
-        before = {each.name for each in self.seen.checkpoints} if self.seen else None
-        self.published += sum(before is not None and each.name not in before for each in found.checkpoints)
+        self.published += sum(bool(self.seen) and each.name not in known for each in found.checkpoints)
         self.troubled = self.troubled or bool(found.problems)
         self.seen = found
+        self.blind = found.not_checked[0] if found.not_checked else ""
         return news
+
+    def _saw_nothing(self, said: str) -> list[str]:
+        """There is no run; news only if there was one a moment ago, or not even its directory is there."""
+        gone, self.seen = self.seen is not None, None
+        if gone:
+            return [f"gone: {self.root} has no sign of a run any more"]
+        return [] if self.blind == said else [self._blinded(said)] * bool(said)
+
+    def _blinded(self, why: str) -> str:
+        self.blind = why
+        return why
 
     def summary(self) -> str:
         """What was watched, in one line."""
@@ -72,21 +90,21 @@ def run_watch(
     seconds: float | None,
     pause: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Watch until interrupted, or for so many seconds. 0, or 1 if there was trouble."""
+    """Watch until interrupted, or for so many seconds. 0, 1 if there was trouble, or 3 if the last look saw nothing."""
     watch = Watch(directory)
     try:
         if console.is_terminal:
             with Live(console=console, auto_refresh=False, transient=True) as live:
                 for _ in _looks(watch, interval, seconds, pause):
-                    live.update(picture(watch), refresh=True)
+                    live.update(picture(watch, console), refresh=True)
         else:
             for news in _looks(watch, interval, seconds, pause):
                 for line in news:
-                    _say(console, line)
+                    say(console, line)
     except KeyboardInterrupt:
         pass
-    _say(console, watch.summary())
-    return 1 if watch.troubled else 0
+    say(console, watch.summary())
+    return 1 if watch.troubled else 3 if watch.blind else 0
 
 
 def _looks(watch: Watch, interval: float, seconds: float | None, pause: Callable[[float], None]) -> Iterator[list[str]]:
@@ -117,10 +135,13 @@ def changes(before: Survey | None, now: Survey) -> Iterator[str]:
     for name in known:
         if name not in there:
             yield f"removed: {name}"
-    problems = set(before.problems) if before else set[str]()
-    for problem in now.problems:
-        if problem not in problems:
-            yield f"TROUBLE: {problem}"
+    for label, said, news in (
+        ("TROUBLE", before.problems if before else (), now.problems),
+        ("not checked", before.not_checked if before else (), now.not_checked),
+    ):
+        for text in news:
+            if text not in said:
+                yield f"{label}: {text}"
 
 
 def in_one_line(each: Examined, at: float) -> str:
@@ -141,34 +162,43 @@ def _owned(each: Examined) -> dict[str, int]:
     return {**owned, "lost": lost, "doubled": each.ownership.doubled.count + each.ownership.ahead.count}
 
 
-def picture(watch: Watch) -> Group:
-    """What a terminal shows."""
+def picture(watch: Watch, console: Console) -> Group:
+    """What a terminal shows: what is wrong before what is there, of which a low window shows the beginning."""
     found = watch.seen
     if found is None:
-        return Group(Text(f"{watch.root}: no sign of a run that saves yet"))
-    table = Table(box=SIMPLE)
-    headings = ("checkpoint", "kind", "state", "age", "size", *OWNERS)
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading in headings[:3] else "right", no_wrap=True)
-    for each in found.checkpoints[:NEWEST_SHOWN]:
-        owned = _owned(each)
-        table.add_row(
-            each.name,
-            each.manifest.kind if each.manifest else "?",
-            each.state if each.state == "whole" else f"[red]{each.state}[/red]",
-            age_in_words(each.written, found.at),
-            "?" if each.bytes is None else size_in_words(each.bytes),
-            *(str(owned.get(owner, "?")) for owner in OWNERS),
-        )
+        return Group(cell(console, watch.blind or f"{watch.root}: no sign of a run that saves yet"))
     holder = f" by {found.lock.holder}" if found.lock.state == "held" and found.lock.holder else ""
     lines = [f"{found.root}: lock {found.lock.state}{holder}, {counted(len(found.checkpoints), 'checkpoint')}"]
     lines += [
         f"{'under way' if found.lock.state == 'held' else 'left over'}: {each.name}, {size_in_words(each.bytes)}"
         for each in found.leftovers
     ]
-    trouble = [Text.from_markup(f"[red]TROUBLE:[/red] {escape(problem)}") for problem in found.problems]
-    return Group(*map(Text, lines), table, *trouble, Text("Ctrl-C ends", style="dim"))
+    trouble = [f"TROUBLE: {text}" for text in found.problems] + [f"not checked: {text}" for text in found.not_checked]
+    return Group(
+        *(cell(console, line) for line in lines),
+        *(cell(console, line, bad=True) for line in trouble),
+        *_newest(found, console),
+        Text("Ctrl-C ends", style="dim"),
+    )
 
 
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+def _newest(found: Survey, console: Console) -> list[Table] | list[Text]:
+    """The newest checkpoints as a table, or where that does not fit as lines."""
+    shown = found.checkpoints[:NEWEST_SHOWN]
+    table = Table(box=SIMPLE, padding=(0, 1, 0, 0))
+    headings = ("checkpoint", "kind", "state", "age", "size", *OWNERS)
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading in headings[:3] else "right", no_wrap=True)
+    for each in shown:
+        owned = _owned(each)
+        table.add_row(
+            each.name,
+            each.manifest.kind if each.manifest else "?",
+            cell(console, each.state, bad=each.state != "whole"),
+            age_in_words(each.written, found.at),
+            "?" if each.bytes is None else size_in_words(each.bytes),
+            *(str(owned.get(owner, "?")) for owner in OWNERS),
+        )
+    if fits(console, table):
+        return [table]
+    return [cell(console, in_one_line(each, found.at), bad=each.state != "whole") for each in shown]

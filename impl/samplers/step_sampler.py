@@ -184,17 +184,7 @@ class StepSampler(ABC):
                 f"dispatch cursors mean different things; resume with the '{state.name}' sampler, or start a new "
                 "directory."
             )
-        good = {
-            "cursor": _is_count(state.cursor, -1),
-            "dropped": _is_count(state.dropped, 0),
-            "shortfalls": isinstance(state.shortfalls, tuple | list) and all(map(_is_shortfall, state.shortfalls)),
-        }
-        for field, holds in good.items():
-            if not holds:
-                raise CheckpointCorrupt(
-                    f"the saved sampler has {field} {getattr(state, field)!r}, which no sampler has. The checkpoint "
-                    "was damaged or edited; restore an older one."
-                )
+        check_counts(state)
 
     def load_state(self, state: SamplerState) -> None:
         """Replace the state by a saved one; the version comes with the next `advance`. A refusal changes nothing."""
@@ -203,6 +193,21 @@ class StepSampler(ABC):
         self._shortfalls = {step: missing for step, missing in state.shortfalls if missing}
         self._dropped = state.dropped
         self._gate.wake()
+
+
+def check_counts(state: SamplerState) -> None:
+    """CheckpointCorrupt unless a sampler can have these counts."""
+    good = {
+        "cursor": _is_count(state.cursor, -1),
+        "dropped": _is_count(state.dropped, 0),
+        "shortfalls": isinstance(state.shortfalls, tuple | list) and all(map(_is_shortfall, state.shortfalls)),
+    }
+    for field, holds in good.items():
+        if not holds:
+            raise CheckpointCorrupt(
+                f"the saved sampler has {field} {getattr(state, field)!r}, which no sampler has. The checkpoint was "
+                "damaged or edited; restore an older one."
+            )
 
 
 def _is_count(value: object, least: int) -> bool:

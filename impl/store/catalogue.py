@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..errors import CheckpointCorrupt
 from . import names
-from .failures import translated
+from .failures import READING, translated
 from .files import Files
 
 _OWN_FILES = frozenset({names.LOCK, names.WRITER, names.LATEST})
@@ -37,13 +37,15 @@ class Skipped:
 class Catalogue:
     """Candidates, the highest sequence first; what is no candidate; leftovers that the next save removes.
 
-    `highest_sequence` is over all names that carry one, valid or not: a new checkpoint goes above it.
+    `highest_sequence` is over all names that carry one, valid or not: a new checkpoint goes above it. `clash` says of
+    two candidates that they carry one sequence; such a directory can be looked at, and neither read nor written.
     """
 
     candidates: tuple[Candidate, ...]
     ignored: tuple[Skipped, ...]
     leftovers: tuple[str, ...]
     highest_sequence: int
+    clash: str | None = None
 
 
 def scan(files: Files, root: str) -> Catalogue:
@@ -51,13 +53,23 @@ def scan(files: Files, root: str) -> Catalogue:
 
     Two names with one sequence are an error, not a choice: one of them was put there by hand.
     """
-    with translated(f"listing {root}"):
+    found = listing(files, root)
+    if found.clash is not None:
+        raise CheckpointCorrupt(found.clash)
+    return found
+
+
+def listing(files: Files, root: str) -> Catalogue:
+    """As `scan`, for whoever only looks: two names with one sequence are both listed."""
+    with translated(f"{READING}{root}"):
         try:
             found = files.listdir(root)
         except FileNotFoundError:
             found = []
         kinds = {name: kind for name in found if (kind := _kind(files, f"{root}/{name}")) is not None}
     candidates: dict[int, Candidate] = {}
+    rivals: list[Candidate] = []
+    clash: str | None = None
     ignored: list[Skipped] = []
     leftovers: list[str] = []
     highest = 0
@@ -75,14 +87,16 @@ def scan(files: Files, root: str) -> Catalogue:
             ignored.append(Skipped(name, "named like a checkpoint, but no directory"))
         else:
             step, sequence = numbers
-            rival = candidates.setdefault(sequence, Candidate(name, step, sequence))
-            if rival.name != name:
-                raise CheckpointCorrupt(
+            candidate = Candidate(name, step, sequence)
+            rival = candidates.setdefault(sequence, candidate)
+            if rival is not candidate:
+                rivals.append(candidate)
+                clash = clash or (
                     f"{root}: {rival.name} and {name} both carry the sequence {sequence}. One of them was copied or "
                     "renamed by hand, and there is no telling which is meant; move one of them elsewhere."
                 )
-    ordered = sorted(candidates.values(), key=lambda candidate: candidate.sequence, reverse=True)
-    return Catalogue(tuple(ordered), tuple(ignored), tuple(leftovers), highest)
+    ordered = sorted([*candidates.values(), *rivals], key=lambda candidate: candidate.sequence, reverse=True)
+    return Catalogue(tuple(ordered), tuple(ignored), tuple(leftovers), highest, clash)
 
 
 def _kind(files: Files, path: str) -> str | None:

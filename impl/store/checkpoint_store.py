@@ -110,6 +110,11 @@ class CheckpointStore:
         self._lock.acquire()
         try:
             catalogue = self.catalogue()
+            if catalogue.highest_sequence >= names.HIGHEST_SEQUENCE:
+                raise CheckpointCorrupt(
+                    f"{self.root}: a name in it carries the sequence {catalogue.highest_sequence}, after which no "
+                    "checkpoint can come. Somebody made it by hand; move it elsewhere. Nothing was changed."
+                )
             self._known = {}
             for candidate in catalogue.candidates:
                 try:

@@ -116,6 +116,17 @@ def decode_manifest(data: bytes, digest_line: bytes, name: str) -> Manifest:
             f"{where} belongs to {manifest.name}: the directory was renamed or its files were mixed with another's. "
             "Give it its own name back, or restore an older checkpoint."
         )
+    for related in (manifest.parent, manifest.anchor):
+        if related is not None and names.parse_checkpoint_name(related) is None:
+            raise CheckpointCorrupt(
+                f"{where} names {related!r} as its parent or anchor, which is no name of a checkpoint. It was edited. "
+                "Do not trust it; restore another checkpoint."
+            )
+    if (manifest.kind == "rollout") != (manifest.anchor is not None):
+        raise CheckpointCorrupt(
+            f"{where} is of the kind {manifest.kind} and {'has no anchor' if manifest.anchor is None else 'has one'}; "
+            "a rollout snapshot has one, and nothing else has. It was edited; restore another checkpoint."
+        )
     for member in manifest.files:
         if not names.is_listed_name(member) or member in (names.MANIFEST, names.MANIFEST_DIGEST):
             raise CheckpointCorrupt(

@@ -23,6 +23,8 @@ STAGING_PREFIX = ".staging-"
 DELETING_PREFIX = ".deleting-"
 TEMPORARY_PREFIX = ".temporary-"
 
+#: More no name of a checkpoint can carry.
+HIGHEST_SEQUENCE = 10**18 - 1
 _CHECKPOINT = re.compile(r"step_([0-9]{1,18})-([0-9]{1,18})", re.ASCII)
 _PART_OF_OTHERS = re.compile(r"[A-Za-z0-9_.-]{1,200}", re.ASCII)
 _MOST_PARTS = 8
@@ -67,6 +69,15 @@ def is_listed_name(name: str) -> bool:
         and 0 < len(parts) < _MOST_PARTS
         and all(_PART_OF_OTHERS.fullmatch(part) and part.strip(".") for part in parts)
     )
+
+
+def folder_of(name: str) -> str | None:
+    """The folder in which a listed file lies whose name another program chose; None where the name does not tell."""
+    parts = name.split("/")
+    foreign = next((depth for depth, part in enumerate(parts) if not is_member_name(part)), None)
+    if foreign is None and not is_member_name(name):
+        foreign = len(parts) - 1  # more parts than a name of ours has
+    return "/".join(parts[:foreign]) if foreign else None
 
 
 def check_member_name(name: str) -> str:

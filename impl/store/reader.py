@@ -16,7 +16,7 @@ from ..errors import CheckpointCorrupt, CheckpointDamaged
 from ..in_words import counted
 from . import names, strict_json
 from .failures import READING, store_error
-from .files import Files
+from .files import Files, FileStat
 from .manifest import FileRecord, Manifest, decode_manifest
 from .parallel import Job, in_parallel
 from .tensor_assembly import READ_BYTES, TensorAssembly
@@ -63,6 +63,10 @@ class CheckpointReader:
             if member.startswith(below) and member not in self._verified:
                 for _ in self.verified_chunks(member):
                     pass
+
+    def is_verified(self, member: str) -> bool:
+        """Whether this object has read the whole file and found its digest right."""
+        return member in self._verified
 
     def reader(self, subdirectory: str | None = None) -> MemberReader:
         """The files of one participant, under the names it gave them."""
@@ -144,7 +148,7 @@ class CheckpointReader:
         path = f"{self._path}/{directory}" if directory else self._path
         where = f"{self.name}/{directory}" if directory else self.name
         try:
-            found = self._files.stat(path)
+            found = self._stat(path)
         except FileNotFoundError:
             raise CheckpointDamaged(f"{where} is not there. Files were removed. {self._way_out}") from None
         if found.kind != "directory":
@@ -155,7 +159,7 @@ class CheckpointReader:
 
     def _regular_size(self, member: str) -> int:
         try:
-            found = self._files.stat(f"{self._path}/{member}")
+            found = self._stat(f"{self._path}/{member}")
         except FileNotFoundError:
             raise CheckpointDamaged(
                 f"{self.name}/{member} is not there. The checkpoint is incomplete: an interrupted copy, or files were "
@@ -167,6 +171,15 @@ class CheckpointReader:
                 f"there; it is not opened. {self._way_out}"
             )
         return found.size
+
+    def _stat(self, path: str) -> FileStat:
+        """What a name is; FileNotFoundError if it is not there, a store's error if that could not be found out."""
+        try:
+            return self._files.stat(path)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise store_error(error, f"{READING}{path}") from error
 
     def _read_whole(self, member: str, limit: int) -> bytes:
         size = self._regular_size(member)

@@ -50,7 +50,9 @@ def check_keep(keep: int) -> int:
 
 
 def removable(known: Iterable[Known], keep: int) -> tuple[str, ...]:
-    """The names to remove now that the newest of `known` is durable, the oldest first.
+    """The names to remove now that the newest of `known` is durable: rollout snapshots first, each kind oldest first.
+
+    A removal may be cut short after any of them, and a snapshot whose anchor has gone before it is damaged.
 
     Kept are the newest `keep` full saves, the newest `keep` of the rollout snapshots that are newer than all of these,
     and the anchor of each; and the newest `keep` saves of the trainer alone, which take the place of no full one.
@@ -61,4 +63,5 @@ def removable(known: Iterable[Known], keep: int) -> tuple[str, ...]:
     rollout = [entry for entry in ordered if entry.kind == "rollout" and entry.sequence > newest_full][:keep]
     trainer = [entry for entry in ordered if entry.kind == "trainer"][:keep]
     kept = {entry.name for entry in full + rollout + trainer} | {entry.anchor for entry in rollout}
-    return tuple(entry.name for entry in reversed(ordered) if entry.name not in kept)
+    gone = [entry for entry in reversed(ordered) if entry.name not in kept]
+    return tuple(entry.name for entry in sorted(gone, key=lambda entry: entry.anchor is None))

@@ -1,14 +1,16 @@
 """Strict JSON for everything that is not a tensor: what was written is what is read, or it is refused.
 
 Refused on writing, with the path of the value: keys that are not text, NaN and infinities, tuples, bytes, sets and
-objects, integers beyond 64 bits, lone surrogates, deep nesting. Refused on reading: duplicate keys, NaN and infinities
-spelled as words, deep nesting, unknown or missing fields, a wrong type (a number as text, 2.0 or true for 2).
+objects, integers beyond 64 bits, lone surrogates, deep nesting. Refused on reading: any encoding but UTF-8, duplicate
+keys, NaN and infinities spelled as words, lone surrogates, deep nesting, unknown or missing fields, a wrong type (a
+number as text, 2.0 or true for 2).
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,6 +19,7 @@ from ..errors import CheckpointCorrupt, UsageError
 
 _DEPTH = 64
 _INTEGER_LIMIT = 2**63
+_ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 T = TypeVar("T")
 
@@ -96,7 +99,12 @@ def encode_readable(document: msgspec.Struct, where: str) -> bytes:
 def decode_plain(data: bytes, where: str) -> Any:
     """The value in strict JSON text, as dicts, lists, text and numbers; CheckpointCorrupt says what is wrong."""
     try:
-        value = json.loads(data, object_pairs_hook=_without_duplicates, parse_constant=_no_constant)
+        # Decoded here: given bytes, `json` guesses among UTF-8, UTF-16 and UTF-32, and lets half surrogate pairs pass.
+        text = data.decode("utf-8")
+        value = json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_no_constant)
+        if _ESCAPED_SURROGATE.search(data):
+            # Half a pair that was escaped: no file name, no terminal and no other JSON could take it.
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
     except RecursionError:
         raise CheckpointCorrupt(f"{where} is nested too deeply to be ours. Restore an older checkpoint.") from None
     except ValueError as error:

@@ -70,6 +70,9 @@ class HeaderCollector:
                     f"tensor {key!r} is {entry.dtype} {entry.shape} in the file and {record.dtype} "
                     f"{list(record.shape)} in the manifest",
                 )
+            begin_of, end_of = entry.data_offsets
+            if form is not None and end_of - begin_of != form.nbytes:
+                raise _mixed(where, f"tensor {key!r} lies at {begin_of} to {end_of} and has {form.nbytes} bytes")
         _check_offsets((entry.data_offsets for entry in entries.values()), length - begin, where)
         return entries
 
