@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -18,6 +19,7 @@ import torch
 from run_situations import NumberTrainer, Run
 
 from impl.errors import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatible
+from impl.loader import LoaderState
 from impl.permutation import EpochOrder
 from impl.store.catalogue import Candidate, Catalogue
 from impl.store.directory import DirectoryReader, DirectoryWriter
@@ -300,10 +302,12 @@ async def restored(root: Path, candidate: Candidate) -> tuple[str, str, dict[str
     return "whole", "", {"handed_out": loader.epoch * loader.dataset_length + loader.position, **owners}
 
 
-def recounted(checkpoint: Path) -> dict[str, int]:
-    """Lost, doubled and ahead of the loader, key by key, from the JSON alone."""
+def recounted(checkpoint: Path) -> dict[str, int] | None:
+    """Lost, doubled and ahead of the loader, key by key, from the JSON alone; None where the loader may be another."""
     documents = {member: json.loads((checkpoint / member).read_bytes()) for member in DOCUMENTS[:-1]}
     loader, accounts = documents["loader.json"]["state"], documents["trainer.json"]["accounts"]
+    if loader.keys() != {field.name for field in dataclasses.fields(LoaderState)}:
+        return None
     buffered = documents["buffer.json"]["slots"]
     groups = {slot["group"] for slot in buffered}
     pending = [entry for entry in documents["ledger.json"]["entries"] if entry["group"] not in groups]

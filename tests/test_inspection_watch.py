@@ -31,7 +31,8 @@ async def test_every_save_is_a_line_and_so_is_what_retention_removes(tmp_path: P
     """From before the run to after it: the lock, each publication with the owners in it, each removal, the summary."""
     root = tmp_path / "run"
     watch = Watch(root)
-    assert watch.look() == [], "there is no sign of a run yet, not even its directory"
+    assert watch.look() == [f"{root} is not there yet"]
+    assert watch.look() == [], "and that is said once"
     run = Run(root, keep=1)
     await run.checkpointer.save(NumberTrainer(1))
     first = watch.look()
