@@ -148,8 +148,8 @@ def test_what_a_program_traces_before_its_controller_hides_no_wrong_restore(
     """Events before the run is named have a segment of their own; the run goes on behind it."""
     first, second = json.loads(json.dumps(seen[:2]))
     kept = first[: places(first, "publish")[2] + 1]
-    before = [{**first[0], "run": None}, {**first[1], "action": "program_begins", "task": None, "fields": {}},
-              {"record": "end", "events": 1}]  # fmt: skip
+    begins = {**first[1], "action": "program_begins", "task": None, "fields": {}}
+    before = [{**first[0], "run": None, "segment": "before"}, begins, {"record": "end", "events": 1}]
     right = joined(tmp_path / "right.jsonl", kept, before, second)
     assert (right.verdict, right.restores_compared) == ("holds", 1), said(right)
     forgotten(restored(second))

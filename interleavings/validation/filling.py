@@ -42,7 +42,9 @@ class Filling:
     def _handing_out(self, event: Event) -> None:
         protocol, s = self._protocol, self._protocol.state
         keys: Sequence[Sequence[int]] = event.fields["keys"]
-        groups = event.fields.get("groups") or [None] * len(keys)
+        groups: Sequence[int | None] = event.fields.get("groups") or [None] * len(keys)
+        if len(groups) != len(keys):
+            raise protocol.refused(f"{counted(len(keys), 'prompt')} cannot be {counted(len(groups), 'group')}")
         if s.epoch_over == 1:
             if not protocol.epoch_ended or not s.take("end_epoch"):
                 raise protocol.not_enabled(event.action)

@@ -51,12 +51,13 @@ def scope_of(run: Mapping[str, Any]) -> Mapping[str, int]:
     """
     sampler = run.get("sampler")
     name = sampler.get("name") if isinstance(sampler, Mapping) else None
-    if name not in SAMPLERS:
+    if not isinstance(name, str) or name not in SAMPLERS:
         raise LookupError(f"its sampler is {name!r}, which the machine does not know")
     assert isinstance(sampler, Mapping)
     number, parameter = SAMPLERS[name]
     needed: dict[str, Any] = {key: run.get(key) for key in ("dataset_length", "batch_size", "capacity")}
-    needed[parameter] = sampler.get("parameters", {}).get(parameter)
+    parameters = sampler.get("parameters")
+    needed[parameter] = parameters.get(parameter) if isinstance(parameters, Mapping) else None
     wrong = [key for key, value in needed.items() if type(value) is not int or value < 0]
     if wrong or not needed["batch_size"] or not needed["dataset_length"]:
         raise LookupError(f"its header tells no whole number for {', '.join(wrong) or 'its size'}")
