@@ -30,18 +30,18 @@ def restore(protocol: Protocol, images: Images, event: Event) -> bool:
     Raises `Refused` if the checkpoint held something else, or if no run can be in such a state.
     """
     fields = event.fields
-    said = _view_of_event(fields, by_weight(protocol.state))
+    said = _view_of_event(fields, protocol.state)
     name, sequence = fields["name"], fields["sequence"]
     image = images.published.get(name)
-    if image is not None and name in images.doubtful and said not in _views_of_image(image):
+    if image is not None and name in images.doubtful and said not in _views_of_image(image, said):
         image = None
     if image is None:
         # The process ended between the rename and the event that says it.
         image = images.of_sequence(sequence)
     saved = None if image is None else image.state
-    if image is None and images.unsaid is not None and said in _views_of_image(images.unsaid):
+    if image is None and images.unsaid is not None and said in _views_of_image(images.unsaid, said):
         # A kill takes what the tracer had not written yet, and that may be the events of whole saves. So this may be
-        # another window than the last that was seen, of which only the place of the loader can differ.
+        # another window than the last that was seen, which was the same.
         image = images.unsaid
     if image is None:
         images.published.pop(name, None)
@@ -63,7 +63,7 @@ def by_weight(state: OpenState) -> bool:
 
 
 def _compare(said: View, image: Image, name: str) -> None:
-    saved = _views_of_image(image)
+    saved = _views_of_image(image, said)
     if said in saved:
         return
     nearest = min(saved, key=lambda view: sum(view[aspect] != said[aspect] for aspect in view))
@@ -72,8 +72,12 @@ def _compare(said: View, image: Image, name: str) -> None:
     raise Refused(f"{name} held something else than the run goes on with: {what}", ["restore, of what was saved"])
 
 
-def _views_of_image(image: Image) -> list[View]:
-    return [_view_of_image(image, action) for action in _FROM_IMAGE]
+def _views_of_image(image: Image, said: View) -> list[View]:
+    """What a restore of it may say. Where one of the two does not know the loader's place, that is not compared."""
+    views = [_view_of_image(image, action) for action in _FROM_IMAGE]
+    return [
+        view if None not in (view["loader"], said["loader"]) else {**view, "loader": said["loader"]} for view in views
+    ]
 
 
 def _view_of_image(image: Image, action: str) -> View:
@@ -87,6 +91,7 @@ def _view_of_image(image: Image, action: str) -> View:
     return {
         "version": state.version,
         "dispatch cursor": state.dispatch_cursor,
+        "loader": None if state.batches == ANY_NUMBER else state.cursor,
         "pending": {
             (groups[p], keys[p]): (_PHASE_OF[state.ledger[p]], state.stamp[p])
             for p in living
@@ -103,10 +108,12 @@ def _view_of_image(image: Image, action: str) -> View:
     }
 
 
-def _view_of_event(fields: Mapping[str, Any], weights: bool) -> View:
+def _view_of_event(fields: Mapping[str, Any], state: OpenState) -> View:
+    weights = by_weight(state)
     return {
         "version": fields["version"],
         "dispatch cursor": _number(fields["cursor"], -1),
+        "loader": _batches_handed_out(fields["loader"], state),
         "pending": {
             (group, (epoch, index)): (phase, _number(step, -1))
             for group, epoch, index, phase, _, step in fields["pending"]
@@ -119,6 +126,14 @@ def _view_of_event(fields: Mapping[str, Any], weights: bool) -> View:
         "shortfalls": {step: missing for step, missing in fields["shortfalls"] or () if missing},
         "drop count": _number(fields["dropped"], 0),
     }
+
+
+def _batches_handed_out(loader: Sequence[int] | None, state: OpenState) -> int | None:
+    if loader is None:
+        return None
+    epoch, position, exhausted = loader
+    of_the_epoch = state.batches if exhausted else -(-position // state.batch_size)
+    return int(epoch * state.batches + of_the_epoch)
 
 
 def _number(value: int | None, otherwise: int) -> int:
@@ -149,6 +164,11 @@ def _adopt(protocol: Protocol, fields: Mapping[str, Any], saved: OpenState | Non
     )
     _place_loader(protocol, fields, saved)
     cursor = s.cursor
+    _require_whole_admissions(fields["name"], fields["pending"])
+    for _, *key in (*(entry[:3] for entry in fields["pending"]), *(entry[:3] for entry in fields["ready"])):
+        protocol.handed_out.again(key)
+    for key in fields["spares"]:
+        protocol.handed_out.again(key)
     # The order of arrival, which the buffer keeps; then by admission, which is how prompts are dispatched again.
     pending = sorted(fields["pending"], key=lambda entry: int(entry[4]))
     rows = [
@@ -167,6 +187,19 @@ def _adopt(protocol: Protocol, fields: Mapping[str, Any], saved: OpenState | Non
         s.set_at("spare", place, 1)
     reserved = [admission for *_, phase, admission, _ in fields["pending"] if phase == "reserved"]
     protocol.admission = reserved[0] if reserved else None
+
+
+def _require_whole_admissions(name: str, pending: Sequence[Sequence[Any]]) -> None:
+    """Entries of one admission agree on phase and step, and one admission waits at the gate."""
+    of_one: dict[int, tuple[str, int | None]] = {}
+    for group, _, _, phase, admission, step in pending:
+        if of_one.setdefault(admission, (phase, step)) != (phase, step):
+            raise Refused(f"{name}: group {group} is {phase} for step {step}, unlike others of admission {admission}")
+    waiting = [admission for admission, (phase, _) in of_one.items() if phase == "reserved"]
+    if len(waiting) > 1:
+        raise Refused(
+            f"{name}: {counted(len(waiting), 'admission')} wait at the gate, and a run reserves one at a time"
+        )
 
 
 def _place_loader(protocol: Protocol, fields: Mapping[str, Any], saved: OpenState | None) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 
+from impl.store.names import parse_checkpoint_name
 from impl.tracing import Event
 from spec.cut.saving import no_image
 from spec.cut.state import CAPTURED, CLAIMED, FULL, OUTSIDE_WINDOW, SNAPSHOT, WRITING
@@ -16,6 +17,7 @@ from spec.cut.state import CAPTURED, CLAIMED, FULL, OUTSIDE_WINDOW, SNAPSHOT, WR
 from .live_prompts import Key
 from .open_state import OpenState
 from .protocol import Protocol
+from .refused import Refused
 
 READS = ("read_sampler", "read_loader", "read_pool", "read_buffer", "read_ledger", "read_trainer")
 #: Images that are kept to compare a restore with; a run that goes back further starts from what its event says.
@@ -80,6 +82,13 @@ class Images:
             self.doubtful.discard(self.published.popitem(last=False)[0])
 
 
+def require_name(event: Event) -> None:
+    """The name of a checkpoint tells its step and its sequence."""
+    name, step, sequence = (event.fields[field] for field in ("name", "step", "sequence"))
+    if parse_checkpoint_name(name) != (step, sequence):
+        raise Refused(f"{name} is no name of a checkpoint of step {step} with the number {sequence}", [event.action])
+
+
 class Saves:
     """The rules of a save. `recovery`: whether this run saves more than its trainer."""
 
@@ -93,6 +102,8 @@ class Saves:
         self._next_sequence = 1
         # Not after a restore, until something is published: of what came after the restored one nothing is known.
         self._numbers_known = True
+        # The sequence of the newest checkpoint that this process knows of, and whether it is one of its own.
+        self._newest, self._has_published = 0, False
         # Why the window before ended without an image, for a publication that has none.
         self._left_open = ""
 
@@ -105,6 +116,7 @@ class Saves:
         """This process restored the checkpoint of that sequence."""
         self._images.went_on_from(sequence)
         self._next_sequence, self._numbers_known = sequence + 1, False
+        self._newest, self._has_published = sequence, False
 
     def _ask(self) -> None:
         """Ask for the cut that is open: a full save between two train steps, a rollout snapshot while one is open."""
@@ -150,6 +162,8 @@ class Saves:
         if s.window != WRITING or self._written is None:
             what = f"; {self._left_open}" if self._left_open else ""
             raise protocol.refused(f"nothing was read that could be published{what}")
+        require_name(event)
+        self._require_next(event.fields["sequence"], self._written.sequence)
         if kind is None:
             raise protocol.refused(f"a checkpoint of kind {event.fields['kind']!r} in a run with recovery")
         if kind == FULL and s.kind == SNAPSHOT:
@@ -168,8 +182,15 @@ class Saves:
         sequence = event.fields["sequence"]
         self._images.publish(event.fields["name"], replace(self._written, sequence=sequence))
         self._next_sequence, self._numbers_known = sequence + 1, True
+        self._newest, self._has_published = sequence, True
         self._written = self._images.unsaid = None
         self._left_open = ""
+
+    def _require_next(self, sequence: int, most: int) -> None:
+        """Numbers rise, by one for each window at most; only the first of a process may leave more of them out."""
+        if sequence <= self._newest or (self._has_published and sequence > most):
+            right = f"from {self._newest + 1} to {most}" if self._has_published else f"more than {self._newest}"
+            raise self._protocol.refused(f"its number is {sequence}, and must be {right}")
 
     def _fail_save(self, event: Event) -> None:
         self._protocol.take("fail_save")

@@ -23,7 +23,7 @@ from .filling import Filling
 from .protocol import Protocol
 from .refused import Refused
 from .restores import restore
-from .saves import READS, Images, Saves
+from .saves import READS, Images, Saves, require_name
 from .sections import Sections
 from .succession import GivenTwice, Succession
 
@@ -179,7 +179,10 @@ class _Segment:
     def _drop(self, event: Event) -> None:
         """An account: it moves with the action that is named beside it, in the same slot."""
         key = (event.task, event.fields["group"])
-        if self._half.pop(key, None) != "abort_stale":
+        before = self._half.pop(key, None)
+        if before == "drop":
+            raise Refused(f"group {key[1]} is dropped a second time", ["what gives it up (shrink, substitute, borrow)"])
+        if before != "abort_stale":
             self._half[key] = "drop"
 
     def _leave(self, event: Event) -> None:
@@ -193,6 +196,7 @@ class _Segment:
     def _restore(self, event: Event) -> None:
         assert self.protocol is not None
         self._result.restores += 1
+        require_name(event)
         self._saves.went_on_from(event.fields["sequence"])
         if not self._recovery:
             self.protocol.state.__dict__.update(version=event.fields["version"])
