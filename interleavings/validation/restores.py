@@ -30,7 +30,7 @@ def restore(protocol: Protocol, images: Images, event: Event) -> bool:
     Raises `Refused` if the checkpoint held something else, or if no run can be in such a state.
     """
     fields = event.fields
-    said = _view_of_event(fields, protocol.state)
+    said = _view_of_event(fields, protocol.state, protocol.dataset_length)
     name, sequence = fields["name"], fields["sequence"]
     image = images.published.get(name)
     if image is not None and name in images.doubtful and said not in _views_of_image(image, said):
@@ -91,7 +91,7 @@ def _view_of_image(image: Image, action: str) -> View:
     return {
         "version": state.version,
         "dispatch cursor": state.dispatch_cursor,
-        "loader": None if state.batches == ANY_NUMBER else state.cursor,
+        "loader": _handed_out_by_batches(state, (state.batches - 1) * state.batch_size + state.last_batch),
         "pending": {
             (groups[p], keys[p]): (_PHASE_OF[state.ledger[p]], state.stamp[p])
             for p in living
@@ -108,12 +108,12 @@ def _view_of_image(image: Image, action: str) -> View:
     }
 
 
-def _view_of_event(fields: Mapping[str, Any], state: OpenState) -> View:
+def _view_of_event(fields: Mapping[str, Any], state: OpenState, dataset_length: int) -> View:
     weights = by_weight(state)
     return {
         "version": fields["version"],
         "dispatch cursor": _number(fields["cursor"], -1),
-        "loader": _batches_handed_out(fields["loader"], state),
+        "loader": _handed_out(fields["loader"], dataset_length),
         "pending": {
             (group, (epoch, index)): (phase, _number(step, -1))
             for group, epoch, index, phase, _, step in fields["pending"]
@@ -128,12 +128,16 @@ def _view_of_event(fields: Mapping[str, Any], state: OpenState) -> View:
     }
 
 
-def _batches_handed_out(loader: Sequence[int] | None, state: OpenState) -> int | None:
-    if loader is None:
+def _handed_out(loader: Sequence[int] | None, dataset_length: int) -> int | None:
+    """How many prompts the loader has handed out; an epoch that is over is the next one at its beginning."""
+    return None if loader is None else loader[0] * dataset_length + loader[1]
+
+
+def _handed_out_by_batches(state: OpenState, dataset_length: int) -> int | None:
+    if state.batches == ANY_NUMBER:
         return None
-    epoch, position, exhausted = loader
-    of_the_epoch = state.batches if exhausted else -(-position // state.batch_size)
-    return int(epoch * state.batches + of_the_epoch)
+    epochs, batches = divmod(state.cursor, state.batches)
+    return int(epochs * dataset_length + batches * state.batch_size)
 
 
 def _number(value: int | None, otherwise: int) -> int:
