@@ -43,6 +43,8 @@ MAY_PASS = {
     ("changed", "restore", "shortfalls"): "null and none are one",
     ("changed", "restore", "loader.2"): "whether the data is exhausted: no trace tells how many epochs there are",
     ("changed", "restore", "pending.*.4"): "the id of an admission that has passed the gate",
+    ("changed", "restore", "fence"): "another process may have written it, which no trace shows",
+    ("changed", "publish", "fence"): "the first of a process",
     ("changed", "fail_attempt", "attempt"): "the first that fails after a restore: earlier ones are in the checkpoint",
     ("changed", "reserve_batch", "admission"): "of prompts that are dropped, which have none",
     ("changed", "drain_pool", "admission"): "the same",

@@ -259,7 +259,10 @@ class Checkpointer:
         ended = written.completing(figures)
         # The waiters run later; before the event, so that a tracer that raises cannot keep them waiting.
         self._log.succeeded(pending, info, ended)
-        self.barrier.emit("publish", name=draft.name, sequence=draft.sequence, step=draft.step, kind=draft.kind)
+        self.barrier.emit(
+            "publish", name=draft.name, sequence=draft.sequence, step=draft.step, kind=draft.kind,
+            fence=published.manifest.fence,
+        )  # fmt: skip
         report_save(self.barrier, ended)
 
     # -- restoring ------------------------------------------------------------------------------------------------

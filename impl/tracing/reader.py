@@ -16,7 +16,7 @@ import msgspec
 
 from ..errors import TraceUnreadable
 from .no_trace import what_it_is_instead
-from .schema import FIELDS, SCHEMA, VERSION, End, Event, Gap, Header, Record, Torn
+from .schema import FIELDS, LATER, SCHEMA, VERSION, End, Event, Gap, Header, Record, Torn
 
 #: Bytes of the longest line that is read; a restore of a very large buffer is the longest that is written.
 LONGEST_LINE = 64 << 20
@@ -235,7 +235,11 @@ class _Order:
 
 @cache
 def _fields_of(action: str) -> Any:
-    return msgspec.defstruct(action, list(FIELDS[action].items()), forbid_unknown_fields=True)
+    later = LATER.get(action, frozenset())
+    fields: list[Any] = [
+        (name, kind | None, None) if name in later else (name, kind) for name, kind in FIELDS[action].items()
+    ]
+    return msgspec.defstruct(action, fields, forbid_unknown_fields=True, kw_only=True)
 
 
 def _number_of(record: Event | Gap | End) -> int:

@@ -15,7 +15,7 @@ from ..in_words import counted
 from .open_state import ANY_NUMBER, OpenState, Sparse
 from .protocol import Protocol
 from .refused import Refused
-from .saves import Image, Images
+from .saves import Image, Images, written_by_others
 
 PHASES = {"reserved": RESERVED, "admitted": ADMITTED}
 _PHASE_OF = {number: name for name, number in PHASES.items()}
@@ -32,12 +32,16 @@ def restore(protocol: Protocol, images: Images, event: Event) -> bool:
     fields = event.fields
     said = _view_of_event(fields, protocol.state, protocol.dataset_length)
     name, sequence = fields["name"], fields["sequence"]
+    fence = fields.get("fence")
     image = images.published.get(name)
+    if image is not None and written_by_others(image, fence):
+        # A process of which not one event is left has taken the number anew.
+        image = None
     if image is not None and name in images.doubtful and said not in _views_of_image(image, said):
         image = None
     if image is None:
         # The process ended between the rename and the event that says it.
-        image = images.of_sequence(sequence)
+        image = images.of_sequence(sequence, fence)
     saved = None if image is None else image.state
     if image is None and images.unsaid is not None and said in _views_of_image(images.unsaid, said):
         # A kill takes what the tracer had not written yet, and that may be the events of whole saves. So this may be
@@ -47,7 +51,7 @@ def restore(protocol: Protocol, images: Images, event: Event) -> bool:
         images.published.pop(name, None)
     else:
         _compare(said, image, name)
-        images.publish(name, replace(image, sequence=sequence))
+        images.publish(name, replace(image, sequence=sequence, fence=fence))
     images.unsaid = None
     _adopt(protocol, fields, saved)
     _require_possible(protocol, name)

@@ -37,6 +37,8 @@ class Image:
     life: int
     """Which process of the run read it, from 1."""
     certain: bool = False
+    fence: int | None = None
+    """The number of the process that read it, as its checkpoints tell it; None until one does."""
 
 
 @dataclass
@@ -64,13 +66,14 @@ class Images:
         self._restored = True
         self.doubtful |= {name for name, image in self.published.items() if image.sequence > sequence}
 
-    def of_sequence(self, sequence: int) -> Image | None:
+    def of_sequence(self, sequence: int, fence: int | None) -> Image | None:
         """The window that nobody said was published, if it can only be that of the checkpoint with this sequence.
 
-        Not if another process came in between: it may have taken the same number, and its events may be lost.
+        Not if it is of another process, or one came in between: that may have taken the same number, and its events may
+        be lost.
         """
         image = self.unsaid
-        if image is None or not image.certain or image.life < self.life - 1:
+        if image is None or not image.certain or image.life < self.life - 1 or written_by_others(image, fence):
             return None
         return image if image.sequence == sequence else None
 
@@ -80,6 +83,11 @@ class Images:
         self.published[name] = image
         while len(self.published) > MOST_IMAGES:
             self.doubtful.discard(self.published.popitem(last=False)[0])
+
+
+def written_by_others(image: Image, fence: int | None) -> bool:
+    """Whether the checkpoint that a restore tells of is certainly not this image, whatever its name."""
+    return None not in (fence, image.fence) and fence != image.fence
 
 
 def require_name(event: Event) -> None:
@@ -104,6 +112,9 @@ class Saves:
         self._numbers_known = True
         # The sequence of the newest checkpoint that this process knows of, and whether it is one of its own.
         self._newest, self._has_published = 0, False
+        # The number of this process, once a checkpoint of its own has told it.
+        self._fence: int | None = None
+        self._fence_before = 0
         # Why the window before ended without an image, for a publication that has none.
         self._left_open = ""
 
@@ -112,9 +123,12 @@ class Saves:
         if self._recovery:
             getattr(self, f"_{'read' if event.action in READS else event.action}")(event)
 
-    def went_on_from(self, sequence: int) -> None:
-        """This process restored the checkpoint of that sequence."""
+    def went_on_from(self, sequence: int, fence: int | None) -> None:
+        """This process restored the checkpoint of that sequence, which the process of that number had written."""
         self._images.went_on_from(sequence)
+        # One that restores in the middle of its life goes back to what it may have written itself.
+        if fence is not None and fence != self._fence:
+            self._fence_before = fence
         self._next_sequence, self._numbers_known = sequence + 1, False
         self._newest, self._has_published = sequence, False
 
@@ -148,7 +162,7 @@ class Saves:
             prompts = protocol.prompts
             self._written = self._images.unsaid = Image(
                 s.copy(), tuple(prompts.keys), tuple(prompts.groups), self._next_sequence, self._images.life,
-                self._numbers_known,
+                self._numbers_known, self._fence,
             )  # fmt: skip
             self._next_sequence += 1
         elif s.window not in (OUTSIDE_WINDOW, WRITING):
@@ -180,7 +194,12 @@ class Saves:
             )
         protocol.take("publish")
         sequence = event.fields["sequence"]
-        self._images.publish(event.fields["name"], replace(self._written, sequence=sequence))
+        fence = event.fields.get("fence")
+        if fence is not None and (fence <= self._fence_before or self._fence not in (None, fence)):
+            right = f"more than {self._fence_before}" if self._fence is None else f"{self._fence}"
+            raise protocol.refused(f"the number of this process is {fence}, and must be {right}")
+        self._fence = fence
+        self._images.publish(event.fields["name"], replace(self._written, sequence=sequence, fence=self._fence))
         self._next_sequence, self._numbers_known = sequence + 1, True
         self._newest, self._has_published = sequence, True
         self._written = self._images.unsaid = None

@@ -197,7 +197,7 @@ class _Segment:
         assert self.protocol is not None
         self._result.restores += 1
         require_name(event)
-        self._saves.went_on_from(event.fields["sequence"])
+        self._saves.went_on_from(event.fields["sequence"], event.fields.get("fence"))
         if not self._recovery:
             self.protocol.state.__dict__.update(version=event.fields["version"])
             if event.fields["cursor"] is not None:
