@@ -172,6 +172,22 @@ def test_a_wrong_restore_is_refused_though_the_kill_took_the_publication(
     assert result.refusal.event.startswith("restore")
 
 
+@pytest.mark.parametrize("fault", [forgotten, doubled, skewed, restamped])
+def test_a_wrong_restore_is_refused_though_its_writer_published_nothing_before_the_kill(
+    tmp_path: Path, seen: tuple[Lines, Lines, list[Image]], fault: Any
+) -> None:
+    """The first window after a restore says which number it was read for, and nobody has to guess it."""
+    first, _ = json.loads(json.dumps(seen[:2]))
+    second, images = lived(tmp_path / "second.jsonl", seen[2][2].disk, "in_order", 31)
+    third, _ = lived(tmp_path / "third.jsonl", images[0].disk, "in_order", 6)
+    window = max(at for at in places(second, "close_cut") if at < places(second, "publish")[0])
+    kept = first[: places(first, "publish")[2] + 1], second[: window + 1]
+    right = joined(tmp_path / "right.jsonl", *kept, third)
+    assert (right.verdict, right.restores_compared) == ("holds", 2), said(right)
+    fault(restored(third))
+    assert joined(tmp_path / "wrong.jsonl", *kept, third).verdict == "fails"
+
+
 def test_what_a_program_traces_before_its_controller_hides_no_wrong_restore(
     tmp_path: Path, seen: tuple[Lines, Lines, list[Image]]
 ) -> None:

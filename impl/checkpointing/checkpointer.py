@@ -183,7 +183,7 @@ class Checkpointer:
             queued = clock()
             async with self.barrier.checkpoint() as cut:
                 opened = clock()
-                captured = read_cut(self.barrier, parts, cut, kind, self._anchor, clock)
+                captured = read_cut(self.barrier, parts, cut, kind, self._anchor, clock, self._store.next_number())
             closed = clock()
             if isinstance(captured, SnapshotSkipped):
                 self._log.skipped()

@@ -112,6 +112,8 @@ class Saves:
         self._numbers_known = True
         # The sequence of the newest checkpoint that this process knows of, and whether it is one of its own.
         self._newest, self._has_published = 0, False
+        # The number that the window was read for, where the trace tells it.
+        self._announced: int | None = None
         # The number of this process, once a checkpoint of its own has told it.
         self._fence: int | None = None
         self._fence_before = 0
@@ -143,6 +145,12 @@ class Saves:
     def _read(self, event: Event) -> None:
         self._ask()
         self._protocol.take(event.action)
+        if event.action == "read_trainer" and event.fields.get("sequence") is not None:
+            sequence = event.fields["sequence"]
+            self._require_next(sequence, self._next_sequence)
+            self._note_fence(event.fields.get("fence"))
+            self._next_sequence, self._numbers_known = sequence, True
+            self._announced = sequence
 
     def _skip_snapshot(self, event: Event) -> None:
         self._protocol.take("request_snapshot")
@@ -194,16 +202,22 @@ class Saves:
             )
         protocol.take("publish")
         sequence = event.fields["sequence"]
-        fence = event.fields.get("fence")
-        if fence is not None and (fence <= self._fence_before or self._fence not in (None, fence)):
-            right = f"more than {self._fence_before}" if self._fence is None else f"{self._fence}"
-            raise protocol.refused(f"the number of this process is {fence}, and must be {right}")
-        self._fence = fence
+        if self._announced not in (None, sequence):
+            raise protocol.refused(f"its number is {sequence}, and its window was read for {self._announced}")
+        self._note_fence(event.fields.get("fence"))
+        self._announced = None
         self._images.publish(event.fields["name"], replace(self._written, sequence=sequence, fence=self._fence))
         self._next_sequence, self._numbers_known = sequence + 1, True
         self._newest, self._has_published = sequence, True
         self._written = self._images.unsaid = None
         self._left_open = ""
+
+    def _note_fence(self, fence: int | None) -> None:
+        """The number of a process is one, and more than that of any before it."""
+        if fence is not None and (fence <= self._fence_before or self._fence not in (None, fence)):
+            right = f"more than {self._fence_before}" if self._fence is None else f"{self._fence}"
+            raise self._protocol.refused(f"the number of this process is {fence}, and must be {right}")
+        self._fence = fence
 
     def _require_next(self, sequence: int, most: int) -> None:
         """Numbers rise, by one for each window at most; only the first of a process may leave more of them out."""
