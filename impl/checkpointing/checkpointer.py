@@ -251,7 +251,7 @@ class Checkpointer:
         """Tell everybody that a checkpoint is durable; where old ones go, before these are gone."""
         if pending.done:
             return
-        draft, published = publication.draft, written.published
+        draft, published, of = publication.draft, written.published, written.published.manifest
         self._newest = draft.name
         if draft.kind == "full":
             self._anchor = Anchor(draft.name, publication.captured.counters.version)
@@ -259,10 +259,7 @@ class Checkpointer:
         ended = written.completing(figures)
         # The waiters run later; before the event, so that a tracer that raises cannot keep them waiting.
         self._log.succeeded(pending, info, ended)
-        self.barrier.emit(
-            "publish", name=draft.name, sequence=draft.sequence, step=draft.step, kind=draft.kind,
-            fence=published.manifest.fence,
-        )  # fmt: skip
+        self.barrier.emit("publish", name=of.name, sequence=of.sequence, step=of.step, kind=of.kind, fence=of.fence)
         report_save(self.barrier, ended)
 
     # -- restoring ------------------------------------------------------------------------------------------------
