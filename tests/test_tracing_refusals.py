@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,25 @@ from traced_runs import TracedRun, lines_of
 from impl import JsonlTracer
 from interleavings.validation import validate
 
+ROOT = Path(__file__).parent.parent
+
 pytestmark = pytest.mark.usefixtures("quiet_library")
+
+#: A process whose files may have 20,000 bytes, then as many as they like: the write is cut short, then refused.
+LIMITED = """
+import resource, signal, sys
+from impl import JsonlTracer
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+tracer = JsonlTracer(sys.argv[1], flush_seconds=0.0)
+for group in range(1000):
+    tracer("commit_group", group=group)
+assert not tracer.flush()
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+assert tracer.flush()
+tracer.close()
+"""
 
 
 class Refusing:
@@ -110,3 +130,16 @@ def test_a_renamed_trace_goes_on_and_a_deleted_one_is_told(tmp_path: Path, caplo
     (record,) = caplog.records
     assert "was deleted while it was written" in record.getMessage()
     tracer.close()
+
+
+def test_a_limit_of_the_system_cuts_a_write_short_and_nothing_is_lost(tmp_path: Path) -> None:
+    """No stand-in: the kernel writes a part of a line and refuses the rest, until it is allowed."""
+    path = tmp_path / "trace.jsonl"
+    child = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(path)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert child.returncode == 0, child.stderr
+    assert "stands still" in child.stderr
+    _, *events, end = lines_of(path)
+    assert [event["fields"]["group"] for event in events] == list(range(1000))
+    assert end["events"] == 1000
