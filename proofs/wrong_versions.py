@@ -103,7 +103,8 @@ def last_one_wins(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
 def reading_with(function: Callable[..., Any], **names: object) -> Any:
     """The function with some of the names that it reads meaning something else."""
     assert isinstance(function, FunctionType)
-    return FunctionType(function.__code__, {**function.__globals__, **names}, function.__name__)
+    others = {**function.__globals__, **names}
+    return FunctionType(function.__code__, others, function.__name__, function.__defaults__)
 
 
 def digest_ignored(data: bytes, digest_line: bytes, name: str) -> Manifest:

@@ -38,7 +38,7 @@ async def test_every_owner_comes_back_and_each_group_holds_one_permit(tmp_path: 
     assert {**event, "ready": None, "pending": None} == {
         "name": "step_1-1", "sequence": 1, "step": 1, "version": 1, "cursor": resumed.sampler.cursor,
         "shortfalls": [], "dropped": 0, "loader": (0, resumed.loader.position, resumed.loader.exhausted),
-        "ready": None, "pending": None, "spares": [],
+        "ready": None, "pending": None, "spares": [], "fence": 1,
     }  # fmt: skip
     assert (event["ready"], event["pending"]) == (ready, pending)
 

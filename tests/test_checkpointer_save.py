@@ -24,7 +24,7 @@ async def test_everything_is_read_in_one_window_in_a_fixed_order_and_published_a
     del run.events[:]
     info = await run.checkpointer.save()
     assert run.actions() == ["request_cut", "open_cut", *READS, "close_cut", "publish", "report_save"]
-    assert run.events[-2] == ("publish", {"name": "step_1-1", "sequence": 1, "step": 1, "kind": "full"})
+    assert run.events[-2] == ("publish", {"name": "step_1-1", "sequence": 1, "step": 1, "kind": "full", "fence": 1})
     assert (info.name, info.step, info.sequence, info.kind) == ("step_1-1", 1, 1, "full")
     await run.checkpointer.close()
 

@@ -32,6 +32,21 @@ def test_case_A35_short_batches_in_the_middle_shut_no_gate(sampler: str, reach: 
         assert report.trained == 20
 
 
+@pytest.mark.parametrize("slow", range(3))
+def test_a_group_that_comes_when_its_time_is_over_is_given_up_and_opens_the_gate(slow: int) -> None:
+    """Weight FIFO aborts nothing in flight. The step it was dispatched for has passed without it, by the credit of a
+    short batch; if nobody gives it up when it comes, the gate counts it for ever and no step is full again."""
+    run = MemoryRun(
+        prompts=3, batch_size=2, epochs=3, sampler=WeightFifoSampler(0), capacity=3, max_in_flight=1,
+        delays={slow: 2}, stall_timeout=5.0,
+    )  # fmt: skip
+    report = run.run()
+    assert report.outcome == "exhausted"
+    assert report.dropped["stale_ready"] >= 1
+    assert settled_keys(run.controller) == each_once(3, epochs=3)
+    assert_nothing_is_held(run.controller)
+
+
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_a_short_batch_is_dropped_as_it_is_read_whatever_the_sampler(sampler: str) -> None:
     """One prompt of each epoch: nobody generates it, and it is not mixed into the next epoch's first step."""

@@ -194,10 +194,10 @@ class Disk:
         return self._write(descriptor, data[: max(1, len(data) // 2)])
 
 
-async def test_a_full_disk_ends_the_trace_and_not_the_run(
+async def test_a_disk_that_stays_full_ends_the_trace_and_not_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One line in the log, however many events follow; what was written before is a readable trace."""
+    """One line in the log however many events follow, and one at the end; what was written before can be read."""
     disk = Disk(monkeypatch)
     path = tmp_path / "trace.jsonl"
     tracer = traced(path)
@@ -208,9 +208,11 @@ async def test_a_full_disk_ends_the_trace_and_not_the_run(
         barrier = CheckpointBarrier(trace=tracer)
         report = await new_controller(None, Record(), prompts=8, barrier=barrier).run()
     assert report.trained == 8
-    (entry,) = caplog.records
-    assert (entry.name, entry.levelno) == ("cleancut.trace", logging.ERROR)
-    assert "ends here" in entry.getMessage()
+    stands_still, ends = caplog.records
+    assert {(entry.name, entry.levelno) for entry in caplog.records} == {("cleancut.trace", logging.ERROR)}
+    assert "stands still" in stands_still.getMessage()
+    assert "ends here" in ends.getMessage()
+    assert not tracer.flush()
     assert [event.fields for event in events(path)] == [{"group": 1}]
 
 

@@ -244,7 +244,7 @@ def test_after_a_gap_nothing_is_concluded_until_the_next_segment(tmp_path: Path,
     result = validate([path])
     assert result.verdict == "inconclusive"
     assert result.restores == 1, "the second process is followed from its restore"
-    assert f"line {at + 1}: 1 events are missing" in result.open_because[0]
+    assert f"line {at + 1}: 1 event is missing" in result.open_because[0]
 
 
 def test_a_sampler_that_the_machine_does_not_know_is_said(tmp_path: Path, good: Lines) -> None:

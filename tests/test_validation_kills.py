@@ -78,6 +78,36 @@ def test_the_numbers_of_deleted_checkpoints_are_taken_anew(tmp_path: Path, sampl
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
+def test_a_process_that_was_lost_whole_may_have_taken_a_number_anew(tmp_path: Path, sampler: str) -> None:
+    """Not one event of it is left, as where a file is missing in the middle: who wrote a checkpoint tells it apart."""
+    first, images = lived(tmp_path / "first.jsonl", None, sampler, 6)
+    published = places(first, "publish")
+    names = {first[at]["fields"]["name"] for at in published}
+    taken_anew = 0
+    for kept in range(2):
+        _, later = lived(tmp_path / f"{kept}.jsonl", images[kept].disk, sampler, 31 + kept)
+        for image in range(3):
+            third, _ = lived(tmp_path / f"{kept}-{image}.jsonl", later[image].disk, sampler, 6)
+            taken_anew += restored(third)["name"] in names
+            for end in (published[-1], *(at for at in places(first, "close_cut") if published[2] < at < published[-1])):
+                result = joined(tmp_path / "all.jsonl", first[: end + 1], third)
+                assert result.verdict == "holds", (kept, image, end, said(result))
+    assert taken_anew, "or no name is used twice"
+
+
+def test_a_trace_without_fences_is_followed_as_before(tmp_path: Path, seen: tuple[Lines, Lines, list[Image]]) -> None:
+    """They came later; what is compared by name alone still is."""
+    first, second = json.loads(json.dumps(seen[:2]))
+    kept = first[: places(first, "publish")[2] + 1]
+    for line in (*kept, *second):
+        line.get("fields", {}).pop("fence", None)
+    right = joined(tmp_path / "right.jsonl", kept, second)
+    assert (right.verdict, right.restores_compared) == ("holds", 1), said(right)
+    forgotten(restored(second))
+    assert joined(tmp_path / "wrong.jsonl", kept, second).verdict == "fails"
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
 def test_going_back_to_an_older_one_and_then_to_one_that_nobody_saw(tmp_path: Path, sampler: str) -> None:
     """The newest could not be read for a while; what the process that passed it over read next is not that one."""
     first, images = lived(tmp_path / "first.jsonl", None, sampler, 6)
@@ -142,14 +172,30 @@ def test_a_wrong_restore_is_refused_though_the_kill_took_the_publication(
     assert result.refusal.event.startswith("restore")
 
 
+@pytest.mark.parametrize("fault", [forgotten, doubled, skewed, restamped])
+def test_a_wrong_restore_is_refused_though_its_writer_published_nothing_before_the_kill(
+    tmp_path: Path, seen: tuple[Lines, Lines, list[Image]], fault: Any
+) -> None:
+    """The first window after a restore says which number it was read for, and nobody has to guess it."""
+    first, _ = json.loads(json.dumps(seen[:2]))
+    second, images = lived(tmp_path / "second.jsonl", seen[2][2].disk, "in_order", 31)
+    third, _ = lived(tmp_path / "third.jsonl", images[0].disk, "in_order", 6)
+    window = max(at for at in places(second, "close_cut") if at < places(second, "publish")[0])
+    kept = first[: places(first, "publish")[2] + 1], second[: window + 1]
+    right = joined(tmp_path / "right.jsonl", *kept, third)
+    assert (right.verdict, right.restores_compared) == ("holds", 2), said(right)
+    fault(restored(third))
+    assert joined(tmp_path / "wrong.jsonl", *kept, third).verdict == "fails"
+
+
 def test_what_a_program_traces_before_its_controller_hides_no_wrong_restore(
     tmp_path: Path, seen: tuple[Lines, Lines, list[Image]]
 ) -> None:
     """Events before the run is named have a segment of their own; the run goes on behind it."""
     first, second = json.loads(json.dumps(seen[:2]))
     kept = first[: places(first, "publish")[2] + 1]
-    before = [{**first[0], "run": None}, {**first[1], "action": "program_begins", "task": None, "fields": {}},
-              {"record": "end", "events": 1}]  # fmt: skip
+    begins = {**first[1], "action": "program_begins", "task": None, "fields": {}}
+    before = [{**first[0], "run": None, "segment": "before"}, begins, {"record": "end", "events": 1}]
     right = joined(tmp_path / "right.jsonl", kept, before, second)
     assert (right.verdict, right.restores_compared) == ("holds", 1), said(right)
     forgotten(restored(second))

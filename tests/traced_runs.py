@@ -117,9 +117,14 @@ def lines_of(path: Path) -> Lines:
 
 
 def write(path: Path, lines: Lines) -> Path:
-    """Write the records, numbered anew in each segment: a fault is in what happened, not in how it was counted."""
+    """Write the records, numbered anew in each segment: a fault is in what happened, not in how it was counted.
+
+    The clocks go with the lines, whenever the processes really ran.
+    """
     number = 0
-    for line in lines:
+    for at, line in enumerate(lines):
+        if "wall" in line:
+            line["monotonic"] = line["wall"] = float(at)
         number = 0 if line["record"] == "header" else number
         if line["record"] == "event":
             line["number"], number = number, number + 1

@@ -96,11 +96,13 @@ def read_cut(
     kind: Kind,
     anchor: Anchor | None,
     clock: Callable[[], float],
+    number: tuple[int | None, int | None] = (None, None),
 ) -> Captured | CapturedTrainer | SnapshotSkipped:
     """Read every part inside the open window. Synchronous on purpose: an await would let another part move on.
 
     A save of the trainer while a claim is open is refused; a rollout snapshot that the trainer has outrun is skipped.
-    `clock` measures what each read takes.
+    `clock` measures what each read takes. `number`, sequence and fence, is what the last event tells
+    of the checkpoint that this becomes.
     """
     cut.require(barrier, exclusive=True)
     laps = _Laps(clock)
@@ -117,7 +119,7 @@ def read_cut(
     if kind == "trainer":
         counters = parts.counters.read(cut)
         cursor = getattr(parts.sampler, "cursor", None)
-        barrier.emit("read_trainer")
+        barrier.emit("read_trainer", sequence=number[0], fence=number[1])
         laps.lap("trainer")
         return CapturedTrainer(counters, cursor, laps.seconds)
     sampler = parts.sampler.state()
@@ -137,7 +139,7 @@ def read_cut(
     barrier.emit("read_ledger")
     laps.lap("ledger")
     counters = parts.counters.read(cut)
-    barrier.emit("read_trainer")
+    barrier.emit("read_trainer", sequence=number[0], fence=number[1])
     laps.lap("trainer")
     rows = parts.buffer.plane.capture(cut, (group for group, slot in buffer.slots.items() if slot.ready))
     laps.lap("rows")

@@ -183,7 +183,7 @@ class Checkpointer:
             queued = clock()
             async with self.barrier.checkpoint() as cut:
                 opened = clock()
-                captured = read_cut(self.barrier, parts, cut, kind, self._anchor, clock)
+                captured = read_cut(self.barrier, parts, cut, kind, self._anchor, clock, self._store.next_number())
             closed = clock()
             if isinstance(captured, SnapshotSkipped):
                 self._log.skipped()
@@ -251,7 +251,7 @@ class Checkpointer:
         """Tell everybody that a checkpoint is durable; where old ones go, before these are gone."""
         if pending.done:
             return
-        draft, published = publication.draft, written.published
+        draft, published, of = publication.draft, written.published, written.published.manifest
         self._newest = draft.name
         if draft.kind == "full":
             self._anchor = Anchor(draft.name, publication.captured.counters.version)
@@ -259,7 +259,7 @@ class Checkpointer:
         ended = written.completing(figures)
         # The waiters run later; before the event, so that a tracer that raises cannot keep them waiting.
         self._log.succeeded(pending, info, ended)
-        self.barrier.emit("publish", name=draft.name, sequence=draft.sequence, step=draft.step, kind=draft.kind)
+        self.barrier.emit("publish", name=of.name, sequence=of.sequence, step=of.step, kind=of.kind, fence=of.fence)
         report_save(self.barrier, ended)
 
     # -- restoring ------------------------------------------------------------------------------------------------

@@ -112,6 +112,7 @@ class Plan:
 
     restored: Restored
     anchor: str
+    fence: int
     counters: Counters
     sampler_state: Any
     loader_state: Any
@@ -225,6 +226,7 @@ def put_into_place(
         ],
         ready=[(slot.group, *slot.key, slot.step, slot.weight) for slot in plan.slots],
         spares=[tuple(spare.key) for spare in plan.spares],
+        fence=plan.fence,
     )
 
 
@@ -296,6 +298,7 @@ def _plan(
     return Plan(
         restored=restored,
         anchor=manifest.anchor or reader.name,
+        fence=manifest.fence,
         counters=counters,
         sampler_state=sampler_state,
         loader_state=loader_state,

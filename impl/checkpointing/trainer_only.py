@@ -35,6 +35,7 @@ class TrainerPlan:
 
     restored: Restored
     anchor: str
+    fence: int
     counters: Counters
     cursor: int | None
     trainer: DirectoryReader | None
@@ -95,6 +96,7 @@ def put_trainer_into_place(
         pending=[],
         ready=[],
         spares=[],
+        fence=plan.fence,
     )
 
 
@@ -130,4 +132,5 @@ def _plan(store: CheckpointStore, reader: CheckpointReader, identity: Identity, 
         notice=f"{reader.name} was restored without recovery: the trainer goes on at version {version}, {left}, and "
         "the data begins anew.",
     )
-    return TrainerPlan(restored, manifest.anchor or reader.name, Counters(version, step), cursor, taken)
+    anchor = manifest.anchor or reader.name
+    return TrainerPlan(restored, anchor, manifest.fence, Counters(version, step), cursor, taken)

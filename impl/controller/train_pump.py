@@ -82,6 +82,10 @@ class TrainPump:
                     await self.give_up_stale()
             elif self._step_is_empty():
                 await self.empty_step()
+            elif self._any_stale():
+                # One that was in flight when its time was over, and has come since: what is counted for it keeps the
+                # gate shut, and without a step nobody else gives it up.
+                await self.give_up_stale()
             elif self._exhausted():
                 break
             else:
@@ -101,6 +105,9 @@ class TrainPump:
 
     def _step_is_empty(self) -> bool:
         return is_empty(self._parts.sampler, self._parts.progress.version)
+
+    def _any_stale(self) -> bool:
+        return bool(self._parts.sampler.stale(self._parts.buffer.slots, self._parts.progress.version))
 
     def _exhausted(self) -> bool:
         """Whether nothing is left to train; raises if groups are missing from a step that was admitted."""
@@ -160,7 +167,7 @@ class TrainPump:
         """Evict ready groups that are too old, abort those in flight; looks again inside the section."""
         parts = self._parts
         parts.barrier.require_outside()
-        if not parts.sampler.stale(parts.buffer.slots, parts.progress.version):
+        if not self._any_stale():
             return
         self._doing = "gives up stale groups"
         async with parts.barrier.mutation("evictions") as cut:

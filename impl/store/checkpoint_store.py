@@ -132,6 +132,10 @@ class CheckpointStore:
             raise
         self._next_sequence = max(self._next_sequence, catalogue.highest_sequence + 1)
 
+    def next_number(self) -> tuple[int, int]:
+        """What tells the next attempt from every other: its sequence, and the fence of this process."""
+        return self._next_sequence, self._lock.fence
+
     def take_sequence(self) -> int:
         """A sequence number for one attempt. An attempt that fails leaves a gap, which is harmless."""
         if not self.is_open:

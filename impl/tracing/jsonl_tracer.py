@@ -5,7 +5,8 @@
 An event is encoded where it happens, since its fields are true only then, and put into a queue; a thread of its own
 writes what has gathered, some times a second. So a kill loses the last `flush_seconds`, a slow disk costs memory, and
 only so much of that: past `most_waiting` lines events are counted instead of kept, and the file says so with a gap.
-When the disk refuses a write the trace ends there and the log says it once; the run goes on.
+A disk that refuses a write is a slow one: the run goes on, what was not written waits, and is tried again each second,
+going on in the middle of a line where it must. The log says when it stands still, when it goes on, and what is missing.
 """
 
 from __future__ import annotations
@@ -36,6 +37,14 @@ logger = logging.getLogger("cleancut.trace")
 
 #: Seconds that `close` and `flush` wait for the disk.
 _PATIENCE = 10.0
+#: Seconds after which a disk that has refused a write is asked again.
+_RETRY = 1.0
+
+
+class _Flushed(Signal):
+    """Set when everything traced before was written, or could not be."""
+
+    written = False
 
 
 class JsonlTracer:
@@ -62,8 +71,13 @@ class JsonlTracer:
         # So many lines are written before their time.
         self._hurry_at = most_waiting // 16 + 1
         self._encode = msgspec.json.Encoder(enc_hook=repr).encode
-        # What the thread writes next: lines, and signals of those who wait until everything before was written.
-        self._waiting: deque[bytes | Signal] = deque()
+        # What the thread writes next, and those who wait until everything before was written.
+        self._waiting: deque[bytes] = deque()
+        self._flushed: deque[_Flushed] = deque()
+        # What the thread has taken and the disk has refused; it comes first. Since when, by the monotonic clock.
+        self._refused: memoryview = memoryview(b"")
+        self._refused_at: float | None = None
+        self._deletion_told = False
         self._something = Signal()
         self._hurry = Signal()
         self._number = 0
@@ -71,7 +85,6 @@ class JsonlTracer:
         self._in_segment = False
         self._named: Mapping[str, Any] | None = None
         self._closed = False
-        self._broken = False
         self._thread: Thread | None = None
         self._descriptor, self._torn = _opened(self.path)
 
@@ -83,7 +96,7 @@ class JsonlTracer:
 
     def begin_run(self, identity: Mapping[str, Any] | None) -> None:
         """Begin a segment under this identity. A Controller does; else the first event begins one."""
-        if self._closed or self._broken:
+        if self._closed:
             return
         if self._in_segment:
             self._end_segment()
@@ -103,7 +116,7 @@ class JsonlTracer:
 
     def __call__(self, action: str, /, **fields: object) -> None:
         """Take one event down. Never waits and never raises."""
-        if self._closed or self._broken:
+        if self._closed:
             return
         if not self._in_segment:
             self.begin_run(self._named)
@@ -151,14 +164,17 @@ class JsonlTracer:
     # -- the end, and those who want to read
 
     def flush(self) -> bool:
-        """Wait until what was traced so far is with the operating system; False if that takes over ten seconds."""
+        """Wait until what was traced so far is with the operating system.
+
+        False if the disk refuses it, or that takes over ten seconds.
+        """
         if self._thread is None or self._closed:
-            return True
-        written = Signal()
-        self._waiting.append(written)
+            return not self._refused
+        flushed = _Flushed()
+        self._flushed.append(flushed)
         self._hurry.set()
         self._something.set()
-        return written.wait(_PATIENCE)
+        return flushed.wait(_PATIENCE) and flushed.written
 
     def close(self) -> None:
         """End the segment, write everything, and give the file back. Blocks; later events are not kept.
@@ -167,10 +183,9 @@ class JsonlTracer:
         """
         if self._closed:
             return
-        if not self._in_segment and not self._broken:
+        if not self._in_segment:
             self.begin_run(self._named)
-        if not self._broken:
-            self._end_segment()
+        self._end_segment()
         self._closed = True
         self._hurry.set()
         self._something.set()
@@ -185,43 +200,69 @@ class JsonlTracer:
     def _write_for_ever(self) -> None:
         try:
             while not self._closed:
-                self._something.wait()
+                self._something.wait(None if self._refused_at is None else _RETRY)
                 # Let some lines gather, unless somebody waits for them.
                 self._hurry.wait(self._flush_seconds)
                 self._hurry.clear()
                 self._something.clear()
                 self._write_waiting()
             self._write_waiting()
+            if self._refused:
+                logger.error("The trace %s ends here: the disk refuses what was traced from here on.", self.path)
         finally:
             with suppress(OSError):
                 unlock_and_close(self._descriptor)
 
     def _write_waiting(self) -> None:
-        lines: list[bytes] = []
-        signals: list[Signal] = []
-        while self._waiting:
-            item = self._waiting.popleft()
-            if isinstance(item, Signal):
-                signals.append(item)
-            else:
-                lines.append(item)
-        try:
-            if lines and not self._broken:
-                self._write(b"".join(lines))
-        except OSError as error:
-            self._broken = True
-            logger.error("The trace %s ends here, and the run goes on without it: %s.", self.path, error)
-        for signal in signals:
+        # Taken first: whatever was traced before one of them is among the lines by now.
+        flushed = [self._flushed.popleft() for _ in range(len(self._flushed))]
+        due = self._refused_at is None or monotonic() >= self._refused_at + _RETRY
+        written = self._write_all() if due or flushed or self._closed else False
+        for signal in flushed:
+            signal.written = written
             signal.set()
 
-    def _write(self, data: bytes) -> None:
-        if self._torn:
+    def _write_all(self) -> bool:
+        """Write what was refused, and then what waits: a disk that refuses gets no more to hold than it has."""
+        if self._refused and not self._write(self._refused):
+            return False
+        return self._write(b"".join([self._waiting.popleft() for _ in range(len(self._waiting))]))
+
+    def _write(self, data: bytes | memoryview) -> bool:
+        """Write after what is there; False, and the rest kept, if the disk refuses."""
+        if data and self._torn:
             # What a crash cut short gets a line of its own.
             data = b"\n" + data
             self._torn = False
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._descriptor, view) :]
+        left = memoryview(data)
+        try:
+            while left:
+                left = left[os.write(self._descriptor, left) :]
+            self._tell_of_deletion()
+        except OSError as error:
+            self._refused = left
+            if self._refused_at is None:
+                logger.error(
+                    "The trace %s stands still, and the run goes on: %s. It is tried again each second; past %d "
+                    "waiting lines events are counted and not kept.",
+                    self.path, error, self._most_waiting,
+                )  # fmt: skip
+            self._refused_at = monotonic()
+            return False
+        if self._refused_at is not None:
+            logger.warning("The trace %s is written again.", self.path)
+        self._refused, self._refused_at = memoryview(b""), None
+        return True
+
+    def _tell_of_deletion(self) -> None:
+        """Say once that nobody will read this. A file that was only renamed, as by a rotation, goes on."""
+        if not self._deletion_told and os.fstat(self._descriptor).st_nlink == 0:
+            self._deletion_told = True
+            logger.error(
+                "The trace %s was deleted while it was written, and all of it is lost with this process. Move a trace "
+                "away instead: the run goes on in the file that it has open.",
+                self.path,
+            )
 
 
 def _task_name() -> str | None:

@@ -128,9 +128,11 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
     "read_pool": {},
     "read_buffer": {},
     "read_ledger": {},
-    "read_trainer": {},
+    # The last of a window: the number that its checkpoint will have, should nobody live to say that it was published.
+    "read_trainer": {"sequence": int, "fence": int},
     "skip_snapshot": {"reason": str},
-    "publish": {"name": str, "sequence": int, "step": int, "kind": str},
+    # `fence` tells the process that wrote it from every other: numbers of deleted checkpoints are taken anew.
+    "publish": {"name": str, "sequence": int, "step": int, "kind": str, "fence": int},
     "fail_save": {"name": str},
     # No action: the figures of a durable save, in seconds and bytes. `slowest_holder` is who the drain waited for.
     "report_save": {
@@ -155,5 +157,13 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
         "pending": _PENDING,
         "ready": _READY,
         "spares": _KEYS,
+        "fence": int,
     },
+}
+
+#: Fields that traces of this version lacked at first; without them such a trace is read all the same.
+LATER: Mapping[str, frozenset[str]] = {
+    "read_trainer": frozenset({"sequence", "fence"}),
+    "publish": frozenset({"fence"}),
+    "restore": frozenset({"fence"}),
 }

@@ -12,6 +12,7 @@ are on their way.
 | `sections.py` | the barrier machine, followed over the sections that are open or wait |
 | `protocol.py`, `filling.py` | the cut machine: what an event means, and that it moved what the machine moves |
 | `saves.py`, `restores.py` | the window and publication; a new process that goes on from a checkpoint |
+| `succession.py` | the processes of each run in their order, and the checkpoints they may go on from |
 | `validating.py` | the lines of a trace, its segments, gaps and ends; the verdict |
 
 What an event's action may do is never written here a second time: guard and effects are the machine's. Where a run may

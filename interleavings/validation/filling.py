@@ -42,7 +42,10 @@ class Filling:
     def _handing_out(self, event: Event) -> None:
         protocol, s = self._protocol, self._protocol.state
         keys: Sequence[Sequence[int]] = event.fields["keys"]
-        groups = event.fields.get("groups") or [None] * len(keys)
+        groups: Sequence[int | None] = event.fields.get("groups") or [None] * len(keys)
+        if len(groups) != len(keys):
+            raise protocol.refused(f"{counted(len(keys), 'prompt')} cannot be {counted(len(groups), 'group')}")
+        self._require_new(groups)
         if s.epoch_over == 1:
             if not protocol.epoch_ended or not s.take("end_epoch"):
                 raise protocol.not_enabled(event.action)
@@ -52,6 +55,7 @@ class Filling:
             s.__dict__.update(epoch=keys[0][0], batches=ANY_NUMBER)
         self._check_keys(event, keys)
         places = protocol.prompts.add(keys, groups, s.cursor)
+        protocol.prompts.begin(groups)
         spares = s.spare
         if event.action == "divert_batch":
             # How many spares are enough is the run's policy; the machine, which has none, diverts into an empty pool.
@@ -86,11 +90,24 @@ class Filling:
         wrong = next((key for key in keys if key[0] != s.epoch), None)
         if wrong is not None:
             raise protocol.refused(f"the prompt {list(wrong)} is not of the loader's epoch {s.epoch}")
+        beyond = next((key for key in keys if not 0 <= key[1] < protocol.dataset_length), None)
+        if beyond is not None:
+            raise protocol.refused(f"the dataset has no row {beyond[1]}: its length is {protocol.dataset_length}")
         seen = next((key for key in keys if protocol.prompts.of_key(key) is not None), None)
         if seen is not None or len({tuple(key) for key in keys}) != len(keys):
             raise protocol.refused(
                 f"the loader hands out {list(seen or keys[0])} a second time, while it is in the run"
             )
+        again = [key for key in keys if protocol.handed_out.again(key)]
+        if again:
+            raise protocol.refused(f"the loader hands out {list(again[0])} a second time in its epoch")
+
+    def _require_new(self, groups: Sequence[int | None]) -> None:
+        protocol = self._protocol
+        protocol.must_be_distinct(groups)
+        for group in groups:
+            if group is not None and protocol.prompts.of_group(group) is not None:
+                raise protocol.refused(f"group {group} is alive already")
 
     def _end_epoch(self, event: Event) -> None:
         protocol, s = self._protocol, self._protocol.state
@@ -123,8 +140,12 @@ class Filling:
             raise protocol.refused(
                 "spares that fill a whole step are reserved, and others are dropped; here it is not so"
             )
+        if len(groups) != len(taken) - len(dropped):
+            raise protocol.refused(f"{counted(len(keys), 'spare')} cannot be {counted(len(groups), 'group')}")
+        self._require_new(groups)
         for place, group in zip(taken, groups, strict=False):
             protocol.prompts.name(place, group)
+        protocol.prompts.begin(groups)
         protocol.prompts.end(dropped)
         if not dropped:
             protocol.admission = event.fields["admission"]
@@ -168,7 +189,9 @@ class Filling:
         return place, first
 
     def _replaced(self, event: Event, place: int, spare: int) -> None:
+        self._require_new([event.fields["spare"]])
         self._protocol.prompts.name(spare, event.fields["spare"])
+        self._protocol.prompts.begin([event.fields["spare"]])
         self._protocol.prompts.end([place])
 
     def _shrink(self, event: Event) -> None:

@@ -19,6 +19,33 @@ Key = tuple[int, int]
 MOST_ENDED = 16
 
 
+#: Rows of the largest dataset of which it is kept what was handed out: 32 MB.
+MOST_ROWS = 1 << 28
+
+
+class HandedOut:
+    """The rows of the loader's epoch that were handed out, a bit each; of an earlier epoch nothing is kept."""
+
+    def __init__(self, rows: int) -> None:
+        self._kept = rows <= MOST_ROWS
+        self._epoch = -1
+        self._bits = bytearray()
+
+    def again(self, key: Sequence[int]) -> bool:
+        """Note a key of the newest epoch; whether it was noted before."""
+        epoch, row = key
+        if not self._kept or epoch < self._epoch:
+            return False
+        if epoch > self._epoch:
+            self._epoch, self._bits = epoch, bytearray()
+        place, bit = row >> 3, 1 << (row & 7)
+        if place >= len(self._bits):
+            self._bits.extend(bytes(place + 1 - len(self._bits)))
+        before = self._bits[place] & bit
+        self._bits[place] |= bit
+        return before != 0
+
+
 class LivePrompts:
     """Places by group and by key. `batch_of` is the machine's constant: the batch of each place."""
 
@@ -28,6 +55,8 @@ class LivePrompts:
         self.groups: list[int | None] = []
         self._place_of_key: dict[Key, int] = {}
         self._place_of_group: dict[int, int] = {}
+        # The number of the next attempt that fails, of groups that began in this process or failed in it.
+        self.attempts: dict[int, int] = {}
         self._ended = 0
         state.__dict__["batch_of"] = Vector()
 
@@ -42,6 +71,10 @@ class LivePrompts:
             self.name(place, group)
         self._state.__dict__["batch_of"] = Vector((*self._state.batch_of, *[batch] * len(plain)))
         return places
+
+    def begin(self, groups: Iterable[int | None]) -> None:
+        """These groups are new: nobody has tried to generate them."""
+        self.attempts.update((group, 0) for group in groups if group is not None)
 
     def name(self, place: int, group: int | None) -> None:
         """Give a prompt its group; a spare has none until it takes a place."""
@@ -69,6 +102,7 @@ class LivePrompts:
             del self._place_of_key[self.keys[place]]
             if group is not None:
                 del self._place_of_group[group]
+                self.attempts.pop(group, None)
                 self.groups[place] = None
             self._ended += 1
         if self._ended >= MOST_ENDED and 3 * self._ended >= len(self.keys):

@@ -28,7 +28,7 @@ from spec.cut.state import (
 )
 from spec.cut.training import claiming, eligible
 
-from .live_prompts import LivePrompts
+from .live_prompts import HandedOut, LivePrompts
 from .open_state import ANY_NUMBER, OpenState
 from .refused import Refused
 
@@ -51,12 +51,13 @@ def scope_of(run: Mapping[str, Any]) -> Mapping[str, int]:
     """
     sampler = run.get("sampler")
     name = sampler.get("name") if isinstance(sampler, Mapping) else None
-    if name not in SAMPLERS:
+    if not isinstance(name, str) or name not in SAMPLERS:
         raise LookupError(f"its sampler is {name!r}, which the machine does not know")
     assert isinstance(sampler, Mapping)
     number, parameter = SAMPLERS[name]
     needed: dict[str, Any] = {key: run.get(key) for key in ("dataset_length", "batch_size", "capacity")}
-    needed[parameter] = sampler.get("parameters", {}).get(parameter)
+    parameters = sampler.get("parameters")
+    needed[parameter] = parameters.get(parameter) if isinstance(parameters, Mapping) else None
     wrong = [key for key, value in needed.items() if type(value) is not int or value < 0]
     if wrong or not needed["batch_size"] or not needed["dataset_length"]:
         raise LookupError(f"its header tells no whole number for {', '.join(wrong) or 'its size'}")
@@ -114,6 +115,7 @@ class Protocol:
         self.epoch_ended = False
         # Where the trace does not say the place of the loader, it is taken from what it hands out.
         self.loader_known = True
+        self.handed_out = HandedOut(self.dataset_length)
 
     def follow(self, event: Event) -> None:
         """Take the step that an event of the protocol stands for."""
@@ -129,8 +131,16 @@ class Protocol:
         return place
 
     def places(self, groups: Iterable[int]) -> set[int]:
-        """The places of groups that must be alive."""
-        return {self.place(group) for group in groups}
+        """The places of groups that must be alive, each named once."""
+        named = list(groups)
+        self.must_be_distinct(named)
+        return {self.place(group) for group in named}
+
+    def must_be_distinct(self, groups: Sequence[int | None]) -> None:
+        """Groups of one event; None, for a prompt that has none yet, may come more than once."""
+        ids = [group for group in groups if group is not None]
+        if len(set(ids)) != len(ids):
+            raise self.refused(f"a group is named twice among {_listed(map(str, ids))}")
 
     def take(self, action: str, place: int | None = None) -> None:
         """Take an action of the machine that must be enabled."""
@@ -208,7 +218,12 @@ class Protocol:
     # -- one group
 
     def _of_group(self, event: Event) -> None:
-        self.take(event.action, self.place(event.fields["group"]))
+        group = event.fields["group"]
+        self.take(event.action, self.place(group))
+        if event.action == "fail_attempt" and group in self.prompts.attempts:
+            self.must_be(event, "attempt", self.prompts.attempts[group])
+        if event.action == "fail_attempt":
+            self.prompts.attempts[group] = event.fields["attempt"] + 1
 
     def _given_up_for_age(self, event: Event) -> None:
         place = self.place(event.fields["group"])

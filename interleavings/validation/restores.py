@@ -15,7 +15,7 @@ from ..in_words import counted
 from .open_state import ANY_NUMBER, OpenState, Sparse
 from .protocol import Protocol
 from .refused import Refused
-from .saves import Image, Images
+from .saves import Image, Images, written_by_others
 
 PHASES = {"reserved": RESERVED, "admitted": ADMITTED}
 _PHASE_OF = {number: name for name, number in PHASES.items()}
@@ -30,24 +30,28 @@ def restore(protocol: Protocol, images: Images, event: Event) -> bool:
     Raises `Refused` if the checkpoint held something else, or if no run can be in such a state.
     """
     fields = event.fields
-    said = _view_of_event(fields, by_weight(protocol.state))
+    said = _view_of_event(fields, protocol.state, protocol.dataset_length)
     name, sequence = fields["name"], fields["sequence"]
+    fence = fields.get("fence")
     image = images.published.get(name)
-    if image is not None and name in images.doubtful and said not in _views_of_image(image):
+    if image is not None and written_by_others(image, fence):
+        # A process of which not one event is left has taken the number anew.
+        image = None
+    if image is not None and name in images.doubtful and said not in _views_of_image(image, said):
         image = None
     if image is None:
         # The process ended between the rename and the event that says it.
-        image = images.of_sequence(sequence)
+        image = images.of_sequence(sequence, fence)
     saved = None if image is None else image.state
-    if image is None and images.unsaid is not None and said in _views_of_image(images.unsaid):
+    if image is None and images.unsaid is not None and said in _views_of_image(images.unsaid, said):
         # A kill takes what the tracer had not written yet, and that may be the events of whole saves. So this may be
-        # another window than the last that was seen, of which only the place of the loader can differ.
+        # another window than the last that was seen, which was the same.
         image = images.unsaid
     if image is None:
         images.published.pop(name, None)
     else:
         _compare(said, image, name)
-        images.publish(name, replace(image, sequence=sequence))
+        images.publish(name, replace(image, sequence=sequence, fence=fence))
     images.unsaid = None
     _adopt(protocol, fields, saved)
     _require_possible(protocol, name)
@@ -63,7 +67,7 @@ def by_weight(state: OpenState) -> bool:
 
 
 def _compare(said: View, image: Image, name: str) -> None:
-    saved = _views_of_image(image)
+    saved = _views_of_image(image, said)
     if said in saved:
         return
     nearest = min(saved, key=lambda view: sum(view[aspect] != said[aspect] for aspect in view))
@@ -72,8 +76,12 @@ def _compare(said: View, image: Image, name: str) -> None:
     raise Refused(f"{name} held something else than the run goes on with: {what}", ["restore, of what was saved"])
 
 
-def _views_of_image(image: Image) -> list[View]:
-    return [_view_of_image(image, action) for action in _FROM_IMAGE]
+def _views_of_image(image: Image, said: View) -> list[View]:
+    """What a restore of it may say. Where one of the two does not know the loader's place, that is not compared."""
+    views = [_view_of_image(image, action) for action in _FROM_IMAGE]
+    return [
+        view if None not in (view["loader"], said["loader"]) else {**view, "loader": said["loader"]} for view in views
+    ]
 
 
 def _view_of_image(image: Image, action: str) -> View:
@@ -87,6 +95,7 @@ def _view_of_image(image: Image, action: str) -> View:
     return {
         "version": state.version,
         "dispatch cursor": state.dispatch_cursor,
+        "loader": _handed_out_by_batches(state, (state.batches - 1) * state.batch_size + state.last_batch),
         "pending": {
             (groups[p], keys[p]): (_PHASE_OF[state.ledger[p]], state.stamp[p])
             for p in living
@@ -103,10 +112,12 @@ def _view_of_image(image: Image, action: str) -> View:
     }
 
 
-def _view_of_event(fields: Mapping[str, Any], weights: bool) -> View:
+def _view_of_event(fields: Mapping[str, Any], state: OpenState, dataset_length: int) -> View:
+    weights = by_weight(state)
     return {
         "version": fields["version"],
         "dispatch cursor": _number(fields["cursor"], -1),
+        "loader": _handed_out(fields["loader"], dataset_length),
         "pending": {
             (group, (epoch, index)): (phase, _number(step, -1))
             for group, epoch, index, phase, _, step in fields["pending"]
@@ -119,6 +130,18 @@ def _view_of_event(fields: Mapping[str, Any], weights: bool) -> View:
         "shortfalls": {step: missing for step, missing in fields["shortfalls"] or () if missing},
         "drop count": _number(fields["dropped"], 0),
     }
+
+
+def _handed_out(loader: Sequence[int] | None, dataset_length: int) -> int | None:
+    """How many prompts the loader has handed out; an epoch that is over is the next one at its beginning."""
+    return None if loader is None else loader[0] * dataset_length + loader[1]
+
+
+def _handed_out_by_batches(state: OpenState, dataset_length: int) -> int | None:
+    if state.batches == ANY_NUMBER:
+        return None
+    epochs, batches = divmod(state.cursor, state.batches)
+    return int(epochs * dataset_length + batches * state.batch_size)
 
 
 def _number(value: int | None, otherwise: int) -> int:
@@ -149,6 +172,11 @@ def _adopt(protocol: Protocol, fields: Mapping[str, Any], saved: OpenState | Non
     )
     _place_loader(protocol, fields, saved)
     cursor = s.cursor
+    _require_whole_admissions(fields["name"], fields["pending"])
+    for _, *key in (*(entry[:3] for entry in fields["pending"]), *(entry[:3] for entry in fields["ready"])):
+        protocol.handed_out.again(key)
+    for key in fields["spares"]:
+        protocol.handed_out.again(key)
     # The order of arrival, which the buffer keeps; then by admission, which is how prompts are dispatched again.
     pending = sorted(fields["pending"], key=lambda entry: int(entry[4]))
     rows = [
@@ -167,6 +195,19 @@ def _adopt(protocol: Protocol, fields: Mapping[str, Any], saved: OpenState | Non
         s.set_at("spare", place, 1)
     reserved = [admission for *_, phase, admission, _ in fields["pending"] if phase == "reserved"]
     protocol.admission = reserved[0] if reserved else None
+
+
+def _require_whole_admissions(name: str, pending: Sequence[Sequence[Any]]) -> None:
+    """Entries of one admission agree on phase and step, and one admission waits at the gate."""
+    of_one: dict[int, tuple[str, int | None]] = {}
+    for group, _, _, phase, admission, step in pending:
+        if of_one.setdefault(admission, (phase, step)) != (phase, step):
+            raise Refused(f"{name}: group {group} is {phase} for step {step}, unlike others of admission {admission}")
+    waiting = [admission for admission, (phase, _) in of_one.items() if phase == "reserved"]
+    if len(waiting) > 1:
+        raise Refused(
+            f"{name}: {counted(len(waiting), 'admission')} wait at the gate, and a run reserves one at a time"
+        )
 
 
 def _place_loader(protocol: Protocol, fields: Mapping[str, Any], saved: OpenState | None) -> None:

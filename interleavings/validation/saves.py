@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 
+from impl.store.names import parse_checkpoint_name
 from impl.tracing import Event
 from spec.cut.saving import no_image
 from spec.cut.state import CAPTURED, CLAIMED, FULL, OUTSIDE_WINDOW, SNAPSHOT, WRITING
@@ -16,6 +17,7 @@ from spec.cut.state import CAPTURED, CLAIMED, FULL, OUTSIDE_WINDOW, SNAPSHOT, WR
 from .live_prompts import Key
 from .open_state import OpenState
 from .protocol import Protocol
+from .refused import Refused
 
 READS = ("read_sampler", "read_loader", "read_pool", "read_buffer", "read_ledger", "read_trainer")
 #: Images that are kept to compare a restore with; a run that goes back further starts from what its event says.
@@ -35,6 +37,8 @@ class Image:
     life: int
     """Which process of the run read it, from 1."""
     certain: bool = False
+    fence: int | None = None
+    """The number of the process that read it, as its checkpoints tell it; None until one does."""
 
 
 @dataclass
@@ -62,13 +66,14 @@ class Images:
         self._restored = True
         self.doubtful |= {name for name, image in self.published.items() if image.sequence > sequence}
 
-    def of_sequence(self, sequence: int) -> Image | None:
+    def of_sequence(self, sequence: int, fence: int | None) -> Image | None:
         """The window that nobody said was published, if it can only be that of the checkpoint with this sequence.
 
-        Not if another process came in between: it may have taken the same number, and its events may be lost.
+        Not if it is of another process, or one came in between: that may have taken the same number, and its events may
+        be lost.
         """
         image = self.unsaid
-        if image is None or not image.certain or image.life < self.life - 1:
+        if image is None or not image.certain or image.life < self.life - 1 or written_by_others(image, fence):
             return None
         return image if image.sequence == sequence else None
 
@@ -78,6 +83,18 @@ class Images:
         self.published[name] = image
         while len(self.published) > MOST_IMAGES:
             self.doubtful.discard(self.published.popitem(last=False)[0])
+
+
+def written_by_others(image: Image, fence: int | None) -> bool:
+    """Whether the checkpoint that a restore tells of is certainly not this image, whatever its name."""
+    return None not in (fence, image.fence) and fence != image.fence
+
+
+def require_name(event: Event) -> None:
+    """The name of a checkpoint tells its step and its sequence."""
+    name, step, sequence = (event.fields[field] for field in ("name", "step", "sequence"))
+    if parse_checkpoint_name(name) != (step, sequence):
+        raise Refused(f"{name} is no name of a checkpoint of step {step} with the number {sequence}", [event.action])
 
 
 class Saves:
@@ -93,6 +110,13 @@ class Saves:
         self._next_sequence = 1
         # Not after a restore, until something is published: of what came after the restored one nothing is known.
         self._numbers_known = True
+        # The sequence of the newest checkpoint that this process knows of, and whether it is one of its own.
+        self._newest, self._has_published = 0, False
+        # The number that the window was read for, where the trace tells it.
+        self._announced: int | None = None
+        # The number of this process, once a checkpoint of its own has told it.
+        self._fence: int | None = None
+        self._fence_before = 0
         # Why the window before ended without an image, for a publication that has none.
         self._left_open = ""
 
@@ -101,10 +125,14 @@ class Saves:
         if self._recovery:
             getattr(self, f"_{'read' if event.action in READS else event.action}")(event)
 
-    def went_on_from(self, sequence: int) -> None:
-        """This process restored the checkpoint of that sequence."""
+    def went_on_from(self, sequence: int, fence: int | None) -> None:
+        """This process restored the checkpoint of that sequence, which the process of that number had written."""
         self._images.went_on_from(sequence)
+        # One that restores in the middle of its life goes back to what it may have written itself.
+        if fence is not None and fence != self._fence:
+            self._fence_before = fence
         self._next_sequence, self._numbers_known = sequence + 1, False
+        self._newest, self._has_published = sequence, False
 
     def _ask(self) -> None:
         """Ask for the cut that is open: a full save between two train steps, a rollout snapshot while one is open."""
@@ -117,6 +145,12 @@ class Saves:
     def _read(self, event: Event) -> None:
         self._ask()
         self._protocol.take(event.action)
+        if event.action == "read_trainer" and event.fields.get("sequence") is not None:
+            sequence = event.fields["sequence"]
+            self._require_next(sequence, self._next_sequence)
+            self._note_fence(event.fields.get("fence"))
+            self._next_sequence, self._numbers_known = sequence, True
+            self._announced = sequence
 
     def _skip_snapshot(self, event: Event) -> None:
         self._protocol.take("request_snapshot")
@@ -136,7 +170,7 @@ class Saves:
             prompts = protocol.prompts
             self._written = self._images.unsaid = Image(
                 s.copy(), tuple(prompts.keys), tuple(prompts.groups), self._next_sequence, self._images.life,
-                self._numbers_known,
+                self._numbers_known, self._fence,
             )  # fmt: skip
             self._next_sequence += 1
         elif s.window not in (OUTSIDE_WINDOW, WRITING):
@@ -150,6 +184,8 @@ class Saves:
         if s.window != WRITING or self._written is None:
             what = f"; {self._left_open}" if self._left_open else ""
             raise protocol.refused(f"nothing was read that could be published{what}")
+        require_name(event)
+        self._require_next(event.fields["sequence"], self._written.sequence)
         if kind is None:
             raise protocol.refused(f"a checkpoint of kind {event.fields['kind']!r} in a run with recovery")
         if kind == FULL and s.kind == SNAPSHOT:
@@ -166,10 +202,28 @@ class Saves:
             )
         protocol.take("publish")
         sequence = event.fields["sequence"]
-        self._images.publish(event.fields["name"], replace(self._written, sequence=sequence))
+        if self._announced not in (None, sequence):
+            raise protocol.refused(f"its number is {sequence}, and its window was read for {self._announced}")
+        self._note_fence(event.fields.get("fence"))
+        self._announced = None
+        self._images.publish(event.fields["name"], replace(self._written, sequence=sequence, fence=self._fence))
         self._next_sequence, self._numbers_known = sequence + 1, True
+        self._newest, self._has_published = sequence, True
         self._written = self._images.unsaid = None
         self._left_open = ""
+
+    def _note_fence(self, fence: int | None) -> None:
+        """The number of a process is one, and more than that of any before it."""
+        if fence is not None and (fence <= self._fence_before or self._fence not in (None, fence)):
+            right = f"more than {self._fence_before}" if self._fence is None else f"{self._fence}"
+            raise self._protocol.refused(f"the number of this process is {fence}, and must be {right}")
+        self._fence = fence
+
+    def _require_next(self, sequence: int, most: int) -> None:
+        """Numbers rise, by one for each window at most; only the first of a process may leave more of them out."""
+        if sequence <= self._newest or (self._has_published and sequence > most):
+            right = f"from {self._newest + 1} to {most}" if self._has_published else f"more than {self._newest}"
+            raise self._protocol.refused(f"its number is {sequence}, and must be {right}")
 
     def _fail_save(self, event: Event) -> None:
         self._protocol.take("fail_save")

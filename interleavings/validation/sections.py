@@ -28,14 +28,19 @@ class Sections:
         self._rows: dict[str, dict[int, int]] = {WRITERS: {}, CHECKPOINTS: {}}
         self._free: dict[str, list[int]] = {WRITERS: [], CHECKPOINTS: []}
         self._inside: Counter[str | None] = Counter()
-        self._entered: set[int] = set()
+        # By section: its kind, and the name that its task had when it was let in.
+        self._kinds: dict[int, str] = {}
+        self._entered: dict[int, str | None] = {}
         # The one cut that is open, by its section, and the task it belongs to.
         self.open_cut: int | None = None
         self._task_of_cut: str | None = None
 
     def follow(self, event: Event) -> None:
         """Take the step that an event of the barrier stands for. Raises `Refused`."""
-        getattr(self, f"_{event.action}")(event, event.fields["section"])
+        section, kind = event.fields["section"], event.fields["kind"]
+        if self._kinds.get(section, kind) != kind:
+            raise Refused(f"section {section} is of kind {self._kinds[section]!r}, not {kind!r}", self.enabled())
+        getattr(self, f"_{event.action}")(event, section)
 
     def holds_slot(self, task: str | None) -> bool:
         """Whether a task is inside a slot; a task without a name, as under trio, cannot be told."""
@@ -48,7 +53,7 @@ class Sections:
     # -- slots
 
     def _request_slot(self, event: Event, section: int) -> None:
-        row = self._new_row(WRITERS, section)
+        row = self._new_row(WRITERS, section, event)
         self._state.set_at("rounds_left", row, 1)
         self._take("request_slot", WRITERS, row, event)
 
@@ -57,15 +62,15 @@ class Sections:
         # The machine's release lets the batch in at once; the library then names each of it, once.
         if section in self._entered or self._state.at[row] != INSIDE:
             self._take("enter_slot", WRITERS, row, event)
-        self._entered.add(section)
+        self._entered[section] = event.fields["task"]
         self._inside[event.fields["task"]] += 1
 
     def _leave_slot(self, event: Event, section: int) -> None:
         if section in self._rows[WRITERS] and section not in self._entered:
             raise Refused(f"section {section} leaves a slot that it was never seen to enter", self.enabled())
         self._take("leave_slot", WRITERS, self._row_of(WRITERS, section), event)
-        self._entered.discard(section)
-        task = event.fields["task"]
+        # A program may give its task another name meanwhile.
+        task = self._entered.pop(section)
         self._inside[task] -= 1
         if not self._inside[task]:
             del self._inside[task]
@@ -78,7 +83,7 @@ class Sections:
     # -- checkpoints
 
     def _request_cut(self, event: Event, section: int) -> None:
-        row = self._new_row(CHECKPOINTS, section)
+        row = self._new_row(CHECKPOINTS, section, event)
         self._state.set_at("cut", row, 0)
         self._take("request_cut", CHECKPOINTS, row, event)
 
@@ -98,12 +103,13 @@ class Sections:
 
     # -- rows
 
-    def _new_row(self, domain: str, section: int) -> int:
+    def _new_row(self, domain: str, section: int, event: Event) -> int:
         if any(section in rows for rows in self._rows.values()):
             raise Refused(f"section {section} asked for its place already and has not ended", self.enabled())
         free = self._free[domain]
         row = free.pop() if free else self._state.grow(domain, 1)[0]
         self._rows[domain][section] = row
+        self._kinds[section] = event.fields["kind"]
         return row
 
     def _row_of(self, domain: str, section: int) -> int:
@@ -113,6 +119,7 @@ class Sections:
 
     def _end(self, domain: str, section: int) -> None:
         self._free[domain].append(self._rows[domain].pop(section))
+        del self._kinds[section]
 
     def _take(self, action: str, domain: str, row: int, event: Event) -> None:
         if not self._state.take(action, row):

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from impl.errors import TraceUnreadable as LineUnreadable
-from impl.tracing import End, Event, Gap, Header, Torn, read_trace
+from impl.tracing import End, Event, Gap, Header, Torn, read_traces
 from spec.cut import cut
 
+from ..in_words import counted
 from ..refinement.vocabulary import BARRIER_EVENTS, CUT_EVENTS, FIGURE_EVENTS
 from .filling import Filling
 from .protocol import Protocol
 from .refused import Refused
 from .restores import restore
-from .saves import READS, Images, Saves
+from .saves import READS, Images, Saves, require_name
 from .sections import Sections
+from .succession import GivenTwice, Succession
 
 #: Events that must be emitted inside a mutation slot, by the task that holds it.
 IN_A_SLOT = frozenset(name for name, action in cut.actions.items() if action.slot) | {"drop"}
@@ -185,7 +187,10 @@ class _Segment:
     def _drop(self, event: Event) -> None:
         """An account: it moves with the action that is named beside it, in the same slot."""
         key = (event.task, event.fields["group"])
-        if self._half.pop(key, None) != "abort_stale":
+        before = self._half.pop(key, None)
+        if before == "drop":
+            raise Refused(f"group {key[1]} is dropped a second time", ["what gives it up (shrink, substitute, borrow)"])
+        if before != "abort_stale":
             self._half[key] = "drop"
 
     def _leave(self, event: Event) -> None:
@@ -199,7 +204,8 @@ class _Segment:
     def _restore(self, event: Event) -> None:
         assert self.protocol is not None
         self._result.restores += 1
-        self._saves.went_on_from(event.fields["sequence"])
+        require_name(event)
+        self._saves.went_on_from(event.fields["sequence"], event.fields.get("fence"))
         if not self._recovery:
             self.protocol.state.__dict__.update(version=event.fields["version"])
             if event.fields["cursor"] is not None:
@@ -216,61 +222,55 @@ def validate(
     Raises `impl.errors.TraceUnreadable` where a file is none; a line that is damaged is a refusal of that line.
     """
     result = Validation(tuple(os.fspath(path) for path in paths))
-    images = Images()
-    identity: Mapping[str, Any] | None = None
-    for name in result.files:
-        segment: _Segment | None = None
-        lost = False
-        if _is_empty(name) and len(result.files) > 1:
-            # A process that was killed before it had written anything down.
-            result.cut_short += 1
-            continue
-        lines = read_trace(name)
-        try:
-            for line, record in lines:
-                result.lines += 1
-                if isinstance(record, Event):
-                    if segment is None or lost:
-                        continue
-                    result.events += 1
-                    try:
-                        followed = segment.follow(record)
-                    except Refused as refused:
-                        result.refusal = Refusal(
-                            name, line, result.segments, _said(record), refused.why, refused.enabled
-                        )
-                        return result
-                    if followed:
-                        result.actions[record.action] += 1
-                    elif record.action in CUT_EVENTS:
-                        _note(result, f"segment {result.segments}: the protocol was not followed: {segment.why_not}")
-                    elif record.action not in FIGURE_EVENTS:
-                        result.foreign[record.action] += 1
-                    if progress is not None and result.events % 20_000 == 0:
-                        progress(result)
-                elif isinstance(record, Header):
-                    if result.segments and segment is not None:
-                        result.cut_short += 1
-                    # A segment without a run is what a program traced before it made its controller.
-                    if record.run is not None:
-                        if record.run != identity:
-                            images, identity = Images(), record.run
-                        images.begin_life()
-                    result.segments += 1
-                    segment, lost = _Segment(record, images, result), False
-                elif isinstance(record, Gap):
-                    lost = True
-                    _note(result, f"{name}, line {line}: {record.lost} events are missing, so the rest of segment "
-                                  f"{result.segments} was not followed")  # fmt: skip
-                elif isinstance(record, End | Torn):
-                    result.cut_short += isinstance(record, Torn)
-                    segment = None
-            result.cut_short += segment is not None
-        except LineUnreadable as fault:
-            if fault.line <= 1:
-                raise
-            result.refusal = Refusal(name, fault.line, result.segments, "a damaged line", str(fault), ())
-            return result
+    succession = Succession()
+    segment: _Segment | None = None
+    lost = False
+    files = [name for name in result.files if len(result.files) == 1 or not _is_empty(name)]
+    # A process that was killed before it had written anything down leaves an empty one.
+    result.cut_short += len(result.files) - len(files)
+    try:
+        for name, (line, record) in read_traces(files):
+            result.lines += 1
+            if isinstance(record, Event):
+                succession.go_on(record)
+                if segment is None or lost:
+                    continue
+                result.events += 1
+                try:
+                    followed = segment.follow(record)
+                except Refused as refused:
+                    result.refusal = Refusal(name, line, result.segments, _said(record), refused.why, refused.enabled)
+                    return result
+                if followed:
+                    result.actions[record.action] += 1
+                elif record.action in CUT_EVENTS:
+                    _note(result, f"segment {result.segments}: the protocol was not followed: {segment.why_not}")
+                elif record.action not in FIGURE_EVENTS:
+                    result.foreign[record.action] += 1
+                if progress is not None and result.events % 20_000 == 0:
+                    progress(result)
+            elif isinstance(record, Header):
+                result.cut_short += segment is not None
+                images, out_of_order = succession.begin(record, name, line)
+                if out_of_order is not None:
+                    _note(result, out_of_order)
+                result.segments += 1
+                segment, lost = _Segment(record, images, result), False
+            elif isinstance(record, Gap):
+                lost = True
+                _note(result, f"{name}, line {line}: {counted(record.lost, 'event is', 'events are')} missing, so the "
+                              f"rest of segment {result.segments} was not followed")  # fmt: skip
+            elif isinstance(record, End | Torn):
+                result.cut_short += isinstance(record, Torn)
+                segment = None
+        result.cut_short += segment is not None
+    except GivenTwice:
+        raise
+    except LineUnreadable as fault:
+        if fault.line <= 1:
+            raise
+        result.refusal = Refusal(name, fault.line, result.segments, "a damaged line", str(fault), ())
+        return result
     if not result.events:
         _note(result, "the trace holds no event")
     return result
