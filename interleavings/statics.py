@@ -76,7 +76,8 @@ def read_property(walk: Walk, value: property) -> None:
 
 def finalizers_of(value: Any) -> list[Any]:
     """Return the finalizers that wait for an object to go; the object itself does not know them."""
-    return [ref.__callback__ for ref in weakref.getweakrefs(value) if type(ref.__callback__) is weakref.finalize]
+    refs = [ref for ref in weakref.getweakrefs(value) if type(ref) is weakref.ref]  # proxies stand among them
+    return [ref.__callback__ for ref in refs if type(ref.__callback__) is weakref.finalize]
 
 
 def read_finalizer(walk: Walk, value: weakref.finalize[Any, Any]) -> None:

@@ -135,13 +135,16 @@ def iterators_that_share(which: int) -> Any:
 
 @kept(list)
 def order_of_a_set_of_texts(which: int) -> Any:
-    texts = [str(number) for number in range(200)]
-    one = texts[0]
-    other = next(text for text in texts[1:] if (hash(text) ^ hash(one)) & 7 == 0)  # in one place of a table of eight
-    made = set()
-    for text in ((one, other), (other, one))[which]:
-        made.add(text)
-    return made
+    def filled(*texts: str) -> set[str]:
+        made = set()
+        for text in texts:
+            made.add(text)
+        return made
+
+    one, *others = (str(number) for number in range(1_000))
+    # Both want one place of the table. Which two do differs from process to process, as the hashes of texts do.
+    other = next(text for text in others if list(filled(one, text)) != list(filled(text, one)))
+    return filled(*((one, other), (other, one))[which])
 
 
 @kept(lambda table: list(table))
@@ -364,7 +367,7 @@ def finalizer(which: int) -> Any:
 
 @kept(lambda made: made.alive)
 def finalizer_that_has_run(which: int) -> Any:
-    made = weakref.finalize(asyncio.current_task(), print)
+    made = weakref.finalize(asyncio.current_task(), len, "")
     if which:
         made.detach()
     return made
