@@ -82,7 +82,7 @@ def finalizers_of(value: Any) -> list[Any]:
 
 def read_finalizer(walk: Walk, value: weakref.finalize[Any, Any]) -> None:
     """`weakref.finalize`: what it will call, as long as it has not."""
-    waiting: Any = value.peek()
+    waiting: Any = walk.made(value.peek())  # made for us, its keywords too
     walk.out.append(("finalizer", waiting is not None))
     if waiting is not None:
         walk.stack.extend(waiting[:0:-1])  # the object itself is whose finalizer this is
