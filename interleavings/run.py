@@ -230,6 +230,8 @@ class Run:
             waited_for = args[0] if args else None
             if not (isinstance(waited_for, asyncio.Future) and waited_for.done() and was_cancelled(waited_for)):
                 self._own_cancellations.add(task)
+        if task is None or task.done():
+            self.living()  # notes who failed, in the order of failing: a replay asks nothing between
 
     def _run_job(self, job: Job) -> None:
         """Run an executor's function as a thread would: no loop is running for it."""

@@ -73,6 +73,24 @@ def test_what_is_made_for_a_reading_is_kept_until_its_end() -> None:
     assert difference([["keep finalizer"], ["add", "fail_in_group"]]) is None
 
 
+def test_order_of_failures_is_that_of_their_coming_in_a_replay_too() -> None:
+    """Two tasks fail before anybody looks; a replay once noted them in the order in which they had been started."""
+    assert difference([["get", "keep one_list_or_two", "keep module_of_an_error"], ["get"]]) is None
+
+    async def main() -> None:
+        async def fail(turns: int) -> None:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            raise ValueError(turns)
+
+        tasks = [asyncio.create_task(fail(turns)) for turns in (2, 0)]
+        await asyncio.sleep(1)
+        await asyncio.sleep(1)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert explore(main).verdict == "holds"
+
+
 @pytest.mark.slow
 def test_case_F08_three_hundred_wild_programs_lose_nothing() -> None:
     """Pruned against every schedule, and against asyncio's own loop in its order and in others."""
