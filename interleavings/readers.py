@@ -269,10 +269,15 @@ def _context(walk: Walk, value: contextvars.Context) -> None:
     changed = [(name, held) for name, held in value.items() if base.get(name, missing) is not held]
     walk.out.append(("context", len(changed)))
     if len(changed) > 1:
-        changed.sort(key=lambda pair: pair[0].name)
+        changed.sort(key=lambda pair: _order_in_context(walk, *pair))
     for name, held in reversed(changed):
         walk.stack.append(held)
         walk.stack.append(name)
+
+
+def _order_in_context(walk: Walk, variable: Any, held: Any) -> tuple[str, int, str]:
+    """A context goes through its variables by address: those of one name by who was met first, or by what they hold."""
+    return variable.name, walk.memo.get(id(variable), len(walk.memo)), repr(held) if type(held) in ATOMS else ""
 
 
 def _token(walk: Walk, value: Any) -> None:

@@ -91,6 +91,11 @@ def test_order_of_failures_is_that_of_their_coming_in_a_replay_too() -> None:
     assert explore(main).verdict == "holds"
 
 
+def test_context_variables_of_one_name_stand_in_one_order() -> None:
+    """A context goes through them by address, which is another in each run."""
+    assert difference([["keep token_that_was_used", "remember"], ["pulse"]]) is None
+
+
 @pytest.mark.slow
 def test_case_F08_three_hundred_wild_programs_lose_nothing() -> None:
     """Pruned against every schedule, and against asyncio's own loop in its order and in others."""
