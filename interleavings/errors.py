@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 
@@ -89,6 +89,14 @@ class WorkerLost(Exception):
             f"worker processes ended {how} over the same states; likely cause: memory ran out, or the program ends its "
             "process. Use fewer workers, or one"
         )
+
+
+class SeenLate(Exception):
+    """The program looked at something that states leave out until it does: the search begins again. Internal."""
+
+    def __init__(self, sights: Iterable[str]) -> None:
+        super().__init__(" ".join(sorted(sights)))
+        self.sights = frozenset(sights)
 
 
 class Unwalkable(Exception):

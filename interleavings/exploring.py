@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from .counterexample import NO_PROGRESS, build_trace
-from .errors import Diverged, ExplorerUsageError, ForbiddenCall, Unwalkable, WorkerLost
+from .errors import Diverged, ExplorerUsageError, ForbiddenCall, SeenLate, Unwalkable, WorkerLost
 from .folded_search import FoldedSearch
 from .forbidden import Fence
 from .forked import ForkedWorkers
@@ -83,8 +83,11 @@ def explore(
         setting = Setting(program, rules, fence, state, invariant)
         verdict = _Verdict(setting, limits, keep_going, hired)
         try:
-            if prune:
-                return verdict.pruned(order, progress)
+            while prune:
+                try:
+                    return verdict.pruned(order, progress)
+                except SeenLate as error:  # what was searched so far may have taken different states for one
+                    setting.rules = replace(setting.rules, sights=setting.rules.sights | error.sights)
             return verdict.unpruned(None, progress)
         except (Diverged, ForbiddenCall, WorkerLost) as error:
             if fence.interrupted and isinstance(error, Diverged):

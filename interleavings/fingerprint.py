@@ -81,6 +81,7 @@ def walk_of(run: Run) -> Walk:
     """Begin a reading of the state a run is in."""
     walk = Walk(run.loop.now, run.base_context, run.declared, run.subject.horizon)
     walk.hashed = run.loop.hashed_futures > 0
+    walk.requests = "requests" in run.rules.sights
     return walk
 
 
@@ -100,7 +101,7 @@ def shared_roots(run: Run) -> list[Any]:
     roots: list[Any] = [run.cancels_left, run.crashes_left, len(run.cancelled_labels), run.observed]
     if run.crashes_left:
         roots += [subject.durable, subject.recover]
-    if loop.clock_read:
+    if "clock" in run.rules.sights:
         roots.append(loop.now)
     if loop.random_seeded:
         roots.append(random.getstate())
@@ -128,6 +129,9 @@ def waiting_roots(run: Run, handle_name: Callable[[ExplorerHandle], str], name: 
         roots.append(handle_name(handle))
         callback: Any = handle._callback
         task = stepped_task(callback)
+        if task is None:
+            roots.append(handle)  # the handle itself: whoever called call_soon may hold it, and cancel it
+            continue
         if not isinstance(task, ExplorerTask) or handle._context is not task.context:
             roots.append(handle._context)
         if type(callback) is STEP_WRAPPER:  # the key says whose step it is

@@ -11,7 +11,7 @@ from .errors import Diverged, ExplorerUsageError
 from .folding import canonical_options, difference, folded_fingerprint, standing_at_their_start
 from .identical import Identical
 from .run import Run, Target
-from .search import SHARED, Exploration, Search, State, in_order
+from .search import SHARED, Exploration, Search, State, in_order, refuse_late_sights
 from .setting import look
 
 
@@ -90,6 +90,7 @@ class FoldedSearch(Search):
 
     def _recognise(self, run: Run, number: int) -> tuple[State, dict[str, Target]]:
         failure, options = look(run)
+        refuse_late_sights(run)
         if failure is not None:
             return State((), failure, None), options
         if not self._checked:

@@ -7,6 +7,7 @@ and the numerical libraries are let through, because what they read cannot choos
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import logging
 import os
@@ -34,8 +35,10 @@ _OUTSIDE = "Put a fake behind an interface of your own"
 
 _CLOCKS = (
     "time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time",
-    "process_time_ns", "thread_time", "thread_time_ns", "sleep",
+    "process_time_ns", "thread_time", "thread_time_ns", "clock_gettime", "clock_gettime_ns", "sleep",
 )  # fmt: skip
+# They ask the clock unless they are given a time, as an argument at this place.
+_CLOCKS_BY_DEFAULT = {"time.localtime": 0, "time.gmtime": 0, "time.ctime": 0, "time.asctime": 0, "time.strftime": 1}
 _MODULE_RANDOM = (
     "betavariate", "binomialvariate", "choice", "choices", "expovariate", "gammavariate", "gauss", "getrandbits",
     "lognormvariate", "normalvariate", "paretovariate", "randbytes", "randint", "random", "randrange", "sample",
@@ -44,14 +47,16 @@ _MODULE_RANDOM = (
 _SECRETS = ("choice", "randbelow", "randbits", "token_bytes", "token_hex", "token_urlsafe")
 _GROUPS: tuple[tuple[Any, str, tuple[str, ...], str], ...] = (
     (time, "time", _CLOCKS, _CLOCK),
+    (time, "time", tuple(name.removeprefix("time.") for name in _CLOCKS_BY_DEFAULT), _CLOCK),
     (random, "random", _MODULE_RANDOM, _CHANCE),
     (random.SystemRandom, "random.SystemRandom", ("random", "getrandbits", "randbytes"), _CHANCE),
     (secrets, "secrets", _SECRETS, _CHANCE),
     (uuid, "uuid", ("uuid1", "uuid4"), _CHANCE),
     (os, "os", ("urandom", "getrandom"), _CHANCE),
-    (os, "os", ("fork", "posix_spawn", "system"), _OUTSIDE),
+    (os, "os", ("fork", "forkpty", "posix_spawn", "posix_spawnp", "system"), _OUTSIDE),
     (signal, "signal", ("signal",), _OUTSIDE),
     (threading.Thread, "threading.Thread", ("start",), _THREAD),
+    (_thread, "_thread", ("start_new_thread",), _THREAD),
     (threading.Condition, "threading.Condition", ("wait",), _THREAD),
     (asyncio, "asyncio", ("run_coroutine_threadsafe",), _THREAD),
 )
@@ -104,6 +109,8 @@ class Fence:
         self._replace(ExplorerTask, "__repr__", self._nameless("repr(task)", asyncio.Task.__repr__))
         self._replace(asyncio, "all_tasks", self._nameless("asyncio.all_tasks", asyncio.all_tasks))
         self._replace(asyncio, "as_completed", self._in_order(asyncio.as_completed))
+        for shown in ("when", "__repr__"):
+            self._replace(asyncio.Timeout, shown, self._showing_time(getattr(asyncio.Timeout, shown)))
         self._replace(random, "seed", self._seeding(random.seed))
         self._replace(random.Random, "seed", self._instance_seeding(random.Random.seed))
 
@@ -124,6 +131,7 @@ class Fence:
 
     def _guard(self, original: Callable[..., Any], name: str, instead: str) -> Callable[..., Any]:
         module_random = name.startswith("random.") and "Random" not in name
+        given_at = _CLOCKS_BY_DEFAULT.get(name)
 
         def guarded(*args: Any, **options: Any) -> Any:
             loop = self.loop
@@ -131,6 +139,7 @@ class Fence:
                 loop is not None
                 and threading.get_ident() == self._thread
                 and not (module_random and loop.random_seeded)
+                and not (given_at is not None and len(args) > given_at and args[given_at] is not None)
                 and _is_the_programs(sys._getframe(1))
             ):
                 loop.refuse(name, instead)
@@ -164,6 +173,16 @@ class Fence:
             return original(*args, **options)
 
         return asked
+
+    def _showing_time(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Note that the program has looked at a deadline, and with it at the clock."""
+
+        def showing(*args: Any, **options: Any) -> Any:
+            if self.loop is not None and not self.loop.relative:
+                self.loop.sights.add("clock")
+            return original(*args, **options)
+
+        return showing
 
     def _seeding(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """`random.seed(value)` makes the module's functions repeatable: from here on they are allowed."""

@@ -67,6 +67,8 @@ def read_frame(kind: str, awaitable: Any, code: types.CodeType, frame: Any, out:
     names = record[2]
     held = frame.f_locals
     unset = None if len(held) == len(names) else tuple([name for name in names if name not in held])
+    if type(held) is dict:  # until 3.12 the frame keeps it, and with it what its locals once held
+        held.clear()
     referents = gc.get_referents(awaitable)
     # The frame object exists, f_locals made it. Before it come the coroutine's name and code; after it the dictionary
     # f_locals has filled (until 3.12), the frame's own function and its code; then locals, cells and the stack.
@@ -79,8 +81,10 @@ def read_frame(kind: str, awaitable: Any, code: types.CodeType, frame: Any, out:
         start += 1
     if start < end and referents[start] is code:
         start += 1
+    if end > start and referents[-1] is None:
+        end -= 1  # the exception being handled: None says that there was one, once
     out.append((kind, record[1], frame.f_lasti, unset, end - start))
-    return referents[: start - 1 : -1]
+    return referents[start:end][::-1]
 
 
 def frames_inwards(awaitable: Any) -> Iterator[tuple[types.CodeType, Any, Any]]:

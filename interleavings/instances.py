@@ -25,6 +25,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from .frames import code_record
+from .iterators import read_reduced
 from .readers import (
     BUILT_IN,
     Handler,
@@ -35,20 +36,21 @@ from .readers import (
     read_handle,
     read_lock,
     read_named,
-    read_reduced,
     read_referents,
+    read_step,
     read_task,
     read_text,
     read_timer,
     read_weak,
 )
+from .statics import finalizers_of, is_a_class_of_the_run, read_cache, read_class, read_finalizer, read_property
 
 if TYPE_CHECKING:
     from interleavings.walkers import Walk
 
 
-def _view_types() -> tuple[type, ...]:
-    """C types without a public name whose referents are their whole content."""
+def _hidden_types() -> tuple[frozenset[type], frozenset[type]]:
+    """C types without a public name: those whose referents are their whole content, and the steps of generators."""
 
     async def coroutine() -> None:
         return None
@@ -61,7 +63,8 @@ def _view_types() -> tuple[type, ...]:
     made.close()
     made_generator: Any = generator()
     steps = (made_generator.asend(None), made_generator.athrow(RuntimeError), made_generator.aclose())
-    found = (wrapper, *(type(step) for step in steps))
+    found = frozenset(type(step) for step in steps)
+    waited_for = anext(made_generator, None)
     for step in steps:
         if hasattr(step, "close"):
             step.close()
@@ -71,21 +74,23 @@ def _view_types() -> tuple[type, ...]:
             return False
 
     future: Any = asyncio.Future(loop=Waiter())  # type: ignore[abstract]
-    return (*found, type(future.__await__()), type({}.keys()), type({}.values()), type({}.items()))
+    views: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+    return frozenset((wrapper, type(waited_for), type(future.__await__()), *views)), found
 
 
+_VIEWS, _STEPS = _hidden_types()
 _NAMED = (
-    type, types.ModuleType, types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType,
-    types.GetSetDescriptorType, types.MemberDescriptorType, property, functools._lru_cache_wrapper,
+    types.ModuleType, types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType, types.MemberDescriptorType,
 )  # fmt: skip
 _TEXTS = (
     datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, decimal.Decimal, fractions.Fraction,
-    pathlib.PurePath, re.Pattern, uuid.UUID, types.GenericAlias, types.UnionType,
+    pathlib.PurePath, uuid.UUID, types.GenericAlias, types.UnionType,
 )  # fmt: skip
 # What they hold cannot choose the program's next step, or is the outside world's.
 _OPAQUE = (logging.Logger, logging.Handler, concurrent.futures.Executor, threading.Thread)
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
-_REFERENTS = frozenset((*_view_types(), classmethod, staticmethod, super))
+_REFERENTS = _VIEWS | {classmethod, staticmethod, super}
 _HEAP_TYPE = 1 << 9
 _POINTER = 8 if sys.maxsize > 2**32 else 4
 # Standard-library classes whose instances are read even when the state is declared: they are asyncio's own.
@@ -101,20 +106,31 @@ def handler_for(kind: type, declared: bool) -> Handler:
         return _enumeration
     if issubclass(kind, types.CodeType):
         return lambda walk, value: walk.out.append(code_record(value)[1])
-    for group, handler in ((_NAMED, read_named), (_TEXTS, read_text), (_LOCKS, read_lock)):
+    for group, handler in _BY_GROUP:
         if issubclass(kind, group):
             return handler
     if issubclass(kind, _OPAQUE) or kind.__module__ == "typing":
         return constant(("opaque", kind.__module__, kind.__qualname__))
     if kind in _REFERENTS:
         return read_referents
+    if kind in _STEPS:
+        return read_step
     return _instance_handler(kind, declared)
 
 
 def _enumeration(walk: Walk, value: Any) -> None:
     walk.out.append(("member", type(value).__module__, type(value).__qualname__, str(value.name)))
+    walk.out.append(value.value if isinstance(value, enum.Flag) else None)  # unknown bits have no name
 
 
+def _pattern(walk: Walk, value: re.Pattern[Any]) -> None:
+    walk.out.append(("pattern", value.pattern, value.flags))  # its repr is cut short
+
+
+_BY_GROUP: tuple[tuple[Any, Handler], ...] = (
+    (type, read_class), (_NAMED, read_named), (_TEXTS, read_text), (_LOCKS, read_lock), (property, read_property),
+    (re.Pattern, _pattern), (functools._lru_cache_wrapper, read_cache), (weakref.finalize, read_finalizer),
+)  # fmt: skip
 # How the hidden part of an instance is read, by the C base that holds it. First match wins.
 _CONTENT: tuple[tuple[type, Handler], ...] = (
     (asyncio.Task, read_task),
@@ -137,23 +153,21 @@ def _instance_handler(kind: type, declared: bool) -> Handler:
     content = next((handler for base, handler in _CONTENT if issubclass(kind, base)), None)
     if declared and content is None and _is_the_users(kind):
         return constant(("opaque", kind.__module__, kind.__qualname__))
-    slots = [
-        (name, member)
-        for base in kind.__mro__
-        for name, member in vars(base).items()
-        if type(member) is types.MemberDescriptorType and _is_python_class(base) and not name.startswith("__")
-    ]
+    slots = _slots_of(kind)
     has_dict = kind.__dictoffset__ != 0
     if content is None and _hides_something(kind):
-        return read_reduced
+        content = read_reduced
     if content is None and not has_dict and not slots and not _is_python_class(kind) and kind is not object:
-        return read_reduced
+        content = read_reduced
     if content in (read_exception, read_future, read_task):
         has_dict = False  # their readers do that
     tag = ("instance", kind.__module__, kind.__qualname__)
+    of_the_run, watched = is_a_class_of_the_run(kind), kind.__weakrefoffset__ != 0
 
     def handle(walk: Walk, value: Any) -> None:
         stack = walk.stack
+        if of_the_run:
+            stack.append(kind)
         if has_dict:
             attributes = value.__dict__
             held = tuple(attributes.values())
@@ -172,10 +186,27 @@ def _instance_handler(kind: type, declared: bool) -> Handler:
                 except AttributeError:
                     unset.append(name)
             walk.out.append(tuple(unset))
+        if watched and weakref.getweakrefcount(value):
+            finalizers = finalizers_of(value)
+            if finalizers:
+                walk.out.append(("finalizers", len(finalizers)))
+                stack.extend(finalizers)
         if content is not None:
             content(walk, value)
 
     return handle
+
+
+def _slots_of(kind: type) -> list[tuple[str, types.MemberDescriptorType]]:
+    """The slots of Python classes, and the fields of exceptions: the file of an `OSError` is not among its `args`."""
+    return [
+        (name, member)
+        for base in kind.__mro__
+        for name, member in vars(base).items()
+        if type(member) is types.MemberDescriptorType
+        and (_is_python_class(base) or issubclass(base, BaseException))
+        and (not name.startswith("__") or name == "__suppress_context__")
+    ]
 
 
 def _is_the_users(kind: type) -> bool:

@@ -73,6 +73,11 @@ class ExplorerTimer(asyncio.TimerHandle):
         self.owner = owner
         self.key = f"timer {callback_name(callback, args)} of {owner}"
 
+    def when(self) -> float:
+        """Return the time at which it fires. That is a look at the clock."""
+        moment: float = self._loop.shown(self._when)  # type: ignore[attr-defined]
+        return moment
+
 
 class Job:
     """A function handed to an executor. Choosing it runs it; its result arrives as a callback of its own."""
@@ -111,7 +116,7 @@ class ExplorerLoop(RefusingLoop, asyncio.AbstractEventLoop):
         self.unhandled: list[dict[str, Any]] = []
         self.generators: list[weakref.ref[Any]] = []
         self.now = 0.0
-        self.clock_read = False
+        self.sights: set[str] = set()  # what the program looked at and states leave out until it does (`search.py`)
         self.relative = False  # the program was declared to look at distances of time alone
         self.random_seeded = False
         self.hashed_futures = 0
@@ -124,12 +129,16 @@ class ExplorerLoop(RefusingLoop, asyncio.AbstractEventLoop):
     # -- what asyncio asks of a loop ---------------------------------------------------------------------------------
     def time(self) -> float:
         """Return the virtual time. A program that reads it makes absolute time a part of its state."""
+        if calling_module(1) == "asyncio.timeouts":  # a Timeout's own deadline is followed relative to now
+            return Moment(self.now) if self.relative else self.now
+        return self.shown(self.now)
+
+    def shown(self, moment: float) -> float:
+        """Return a point in time to the program, which has looked at the clock then."""
         if self.relative:
-            return Moment(self.now)
-        caller = calling_module(1)
-        if caller != "asyncio.timeouts":  # a Timeout's own deadline is followed relative to now
-            self.clock_read = True
-        return self.now
+            return Moment(moment)
+        self.sights.add("clock")
+        return moment
 
     def get_debug(self) -> bool:
         return False

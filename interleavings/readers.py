@@ -11,22 +11,27 @@ import collections
 import contextvars
 import ctypes
 import gc
+import re
 import types
-import warnings
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .errors import Unwalkable
 from .frames import RECORDS, code_record, read_frame
+from .iterators import READERS as ITERATORS
+from .iterators import refuse_proxy
 from .loop import ExplorerHandle, ExplorerLoop, ExplorerTimer, Job
 from .moments import Moment, plain
-from .tasks import STEP_WRAPPER, ExplorerFuture, ExplorerTask, attributes_of
+from .statics import attributes_kept
+from .tasks import STEP_WRAPPER, ExplorerFuture, ExplorerTask, attributes_of, cancel_requests
 
 if TYPE_CHECKING:
     from interleavings.walkers import Walk
 
 Handler: TypeAlias = "Callable[[Walk, Any], None]"
+
+_POINTER = ctypes.sizeof(ctypes.c_void_p)
 
 ATOMS = frozenset({int, str, bytes, bool, float, complex, type(None), type(...)})
 # Given the types of some values. What holds atoms alone is written as one tuple, which is what makes states cheap.
@@ -63,6 +68,11 @@ def _list(walk: Walk, value: Any) -> None:
         walk.stack.extend(list(value)[::-1])
 
 
+def _deque(walk: Walk, value: Any) -> None:
+    walk.out.append(value.maxlen)
+    _list(walk, value)
+
+
 def _dict(walk: Walk, value: Any) -> None:
     kind, keys, held = type(value).__qualname__, tuple(value), tuple(value.values())
     if not only_atoms(map(type, keys)):
@@ -83,14 +93,16 @@ def _defaultdict(walk: Walk, value: Any) -> None:
 
 
 def _set(walk: Walk, value: Any) -> None:
-    """Iteration order where hashes are stable; sorted where they are not; else it cannot be told apart.
+    """Iteration order where hashes are stable; where they are not, sorted, and then who stands where.
 
     How large the table is and how many members have left it decide in which order the next ones will stand.
     """
     members = list(value)
     walk.out.append(_layout(value))
     if not all(type(member) in _STABLE_HASH for member in members):
+        places = {id(member): place for place, member in enumerate(members)}
         members = _sorted_members(walk, members, value)
+        walk.out.append(tuple([places[id(member)] for member in members]))  # fixed within a process and its forks
     if only_atoms(map(type, members)):
         walk.out.append((type(value).__qualname__, tuple(members)))
     else:
@@ -136,10 +148,10 @@ def _order(walk: Walk, member: Any) -> tuple[str, str]:
 
 def _function(walk: Walk, value: types.FunctionType) -> None:
     """A function is its code, which is constant, and what it holds: cells and default values."""
-    named, given, closed = value.__kwdefaults__, value.__defaults__, value.__closure__
-    which = (named is None, given is None, closed is None)
+    parts = (attributes_kept(value), value.__kwdefaults__, value.__defaults__, value.__closure__)
+    which = [part is None for part in parts]
     walk.out.append(("function", str(value.__module__), code_record(value.__code__)[1], *which))
-    walk.stack.extend([part for part in (named, given, closed) if part is not None])
+    walk.stack.extend([part for part in parts if part is not None])
 
 
 def _cell(walk: Walk, value: types.CellType) -> None:
@@ -156,7 +168,7 @@ def _method(walk: Walk, value: types.MethodType) -> None:
     function: Any = value.__func__
     walk.stack.append(value.__self__)
     if type(function) is types.FunctionType and not (
-        function.__closure__ or function.__defaults__ or function.__kwdefaults__
+        function.__closure__ or function.__defaults__ or function.__kwdefaults__ or attributes_kept(function)
     ):
         code = function.__code__
         walk.out.append(("method", (RECORDS.get(id(code)) or code_record(code))[1]))
@@ -166,7 +178,7 @@ def _method(walk: Walk, value: types.MethodType) -> None:
 
 
 def _builtin(walk: Walk, value: Any) -> None:
-    walk.out.append(("builtin", value.__name__))
+    walk.out.append(("builtin", getattr(value, "__module__", None), value.__name__))
     bound = value.__self__
     walk.stack.append(None if isinstance(bound, types.ModuleType) else bound)
 
@@ -176,6 +188,13 @@ def read_referents(walk: Walk, value: Any) -> None:
     held = gc.get_referents(value)
     walk.out.append((type(value).__qualname__, len(held)))
     walk.stack.extend(held[::-1])
+
+
+def read_step(walk: Walk, value: Any) -> None:
+    """What an async generator gives to await for its next step, and whether that has begun or ended."""
+    read_referents(walk, value)
+    # The last field of all of these: an enumeration, so an int.
+    walk.out.append(ctypes.c_int.from_address(id(value) + type(value).__basicsize__ - _POINTER).value)
 
 
 def _coroutine(walk: Walk, value: Any) -> None:
@@ -228,9 +247,10 @@ def read_task(walk: Walk, value: Any) -> None:
         name = asyncio.Task.get_name(value)
         naming = None
     if state == "PENDING":
-        tag: tuple[Any, ...] = ("task", name, value._must_cancel, value.cancelling())
-        if naming is None and isinstance(value, ExplorerTask):
-            tag = (*tag, value.label, value.number)  # they name the choices and order sets
+        tag: tuple[Any, ...] = ("task", name, value._must_cancel, cancel_requests(value))
+        if isinstance(value, ExplorerTask):
+            # Label and number name the choices and order sets.
+            tag = (*tag, value.looked_at) if naming is not None else (*tag, value.looked_at, value.label, value.number)
         walk.out.append(tag)
         if isinstance(value, ExplorerTask):
             walk.stack.append(value.context)
@@ -239,6 +259,8 @@ def read_task(walk: Walk, value: Any) -> None:
     else:
         walk.out.append(("ended task", name))
         walk.out.append(isinstance(value, ExplorerTask) and value.looked_at)
+        if walk.requests:
+            walk.out.append(cancel_requests(value))
     read_future(walk, value)
 
 
@@ -248,17 +270,27 @@ def _context(walk: Walk, value: contextvars.Context) -> None:
     changed = [(name, held) for name, held in value.items() if base.get(name, missing) is not held]
     walk.out.append(("context", len(changed)))
     if len(changed) > 1:
-        changed.sort(key=lambda pair: pair[0].name)
+        changed.sort(key=lambda pair: _order_in_context(walk, *pair))
     for name, held in reversed(changed):
         walk.stack.append(held)
         walk.stack.append(name)
 
 
+def _order_in_context(walk: Walk, variable: Any, held: Any) -> tuple[str, int, str]:
+    """A context goes through its variables by address: those of one name by who was met first, or by what they hold."""
+    return variable.name, walk.memo.get(id(variable), len(walk.memo)), repr(held) if type(held) in ATOMS else ""
+
+
 def _token(walk: Walk, value: Any) -> None:
-    walk.out.append(("token",))
-    walk.stack.append(None if value.old_value is contextvars.Token.MISSING else value.old_value)
-    walk.stack.append(value.old_value is contextvars.Token.MISSING)
-    walk.stack.append(value.var)
+    """A token may be used once, and only in the context that it was made in."""
+    walk.out.append(("token", ctypes.c_int.from_address(id(value) + object.__basicsize__ + 3 * _POINTER).value))
+    read_referents(walk, value)
+
+
+def _context_variable(walk: Walk, value: Any) -> None:
+    """A variable by its name and its default, which every context that lacks the variable shares."""
+    walk.out.append(("context variable", value.name))
+    walk.stack.append(tuple(held for held in gc.get_referents(value) if held is not value.name))
 
 
 def read_handle(walk: Walk, value: Any) -> None:
@@ -312,30 +344,14 @@ def read_exception(walk: Walk, value: BaseException) -> None:
 
 def read_weak(walk: Walk, value: Any) -> None:
     walk.out.append(("weak reference",))
+    walk.stack.append(value.__callback__)
     walk.stack.append(value())
 
 
 def read_lock(walk: Walk, value: Any) -> None:
-    walk.out.append(("thread lock", bool(value.locked()) if hasattr(value, "locked") else repr(value).split()[0]))
-
-
-def read_reduced(walk: Walk, value: Any) -> None:
-    """C objects that say themselves how to rebuild them: iterators, dates, random states."""
-    try:
-        if type(value).__module__ == "itertools":  # deprecated there since 3.12
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)
-                parts = value.__reduce__()
-        else:
-            parts = value.__reduce_ex__(2)
-    except Exception as error:
-        raise Unwalkable(value, f"{type(value).__qualname__} does not show its content ({error})") from None
-    walk.out.append(("reduced", type(value).__module__, type(value).__qualname__))
-    if isinstance(parts, str):
-        walk.out.append(parts)
-        return
-    expanded = [list(part) if index >= 3 and part is not None else part for index, part in enumerate(parts)]
-    walk.stack.append(tuple(walk.made(expanded)[1:]))
+    """A lock by whether it is taken; one that may be taken again, by how often."""
+    taken = re.search(r"count=\d+", repr(value))
+    walk.out.append(("thread lock", taken[0] if taken is not None else repr(value).split()[0]))
 
 
 def _range_iterator(walk: Walk, value: Any) -> None:
@@ -347,13 +363,13 @@ def _range_iterator(walk: Walk, value: Any) -> None:
 BUILT_IN: dict[type, Handler] = {
     type(iter(range(0))): _range_iterator,
     list: _list,
-    collections.deque: _list,
+    collections.deque: _deque,
     bytearray: lambda walk, value: walk.out.extend((("bytearray",), bytes(value))),
     dict: _dict,
     collections.OrderedDict: _dict,
     collections.Counter: _dict,
     collections.defaultdict: _defaultdict,
-    types.MappingProxyType: _dict,
+    types.MappingProxyType: read_referents,
     set: _set,
     frozenset: _set,
     range: read_text,
@@ -372,13 +388,16 @@ BUILT_IN: dict[type, Handler] = {
     asyncio.Future: read_future,
     contextvars.Context: _context,
     contextvars.Token: _token,
-    contextvars.ContextVar: lambda walk, value: walk.out.append(("context variable", value.name)),
+    contextvars.ContextVar: _context_variable,
     ExplorerHandle: read_handle,
     ExplorerTimer: read_timer,
     Job: _job,
     Moment: _moment,
     BaseException: read_exception,
     weakref.ref: read_weak,
+    weakref.ProxyType: refuse_proxy,
+    weakref.CallableProxyType: refuse_proxy,
+    **ITERATORS,
     ExplorerLoop: constant(("loop",)),
     type(NotImplemented): constant(("not implemented",)),
 }

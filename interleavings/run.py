@@ -20,13 +20,24 @@ from .identical import Identical, identical_from
 from .loop import ExplorerHandle, ExplorerLoop, ExplorerTimer, Job, key_of
 from .result import Failure
 from .subject import Program, Subject, fresh_subject
-from .tasks import MAIN, ExplorerTask, coroutine_name, exception_of, make_task, stepped_task, was_cancelled
+from .tasks import (
+    MAIN,
+    ExplorerTask,
+    cancel_requests,
+    coroutine_name,
+    exception_of,
+    make_task,
+    stepped_task,
+    was_cancelled,
+)
 
 Target: TypeAlias = "ExplorerHandle | ExplorerTimer | Job | ExplorerTask | Crash"
 """What a choice acts on; a task stands for its cancellation."""
 
 _CANCEL = "cancel "
 _CLOSE_ATTEMPTS = 100
+CLOCK_RESOLUTION = 1e-9
+"""Timers less than this apart fire in one turn of asyncio's own loop: 0.1 + 0.2 seconds are not later than 0.3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +51,9 @@ class Rules:
     timers: Literal["idle", "anytime"] = "idle"
     identical: Identical | None = None
     strict: bool = False
+    # What states hold because some run looked at it: "clock" is absolute time, "requests" are the requests to cancel
+    # that a task had when it ended. A search that finds out begins again, for it may have taken states for one.
+    sights: frozenset[str] = frozenset()
 
 
 class Run:
@@ -162,9 +176,10 @@ class Run:
     def _due_timers(self, busy: bool) -> list[ExplorerTimer]:
         timers = self.loop.timers
         earliest = min(timer._when for timer in timers)
+        latest = self.loop.now
         if not busy or self.fifo or self.rules.timers == "anytime":
-            return [timer for timer in timers if timer._when <= max(earliest, self.loop.now)]
-        return [timer for timer in timers if timer._when <= self.loop.now]
+            latest = max(earliest, latest)
+        return [timer for timer in timers if timer._when < latest + CLOCK_RESOLUTION]
 
     def only_environment(self, options: dict[str, Target]) -> bool:
         """Say whether nothing can happen by itself: what is left is to cancel somebody, or to crash."""
@@ -212,10 +227,12 @@ class Run:
         finally:
             fence.loop = None
         task = stepped_task(callback)
-        if task is not None and task.done() and was_cancelled(task) and not task.cancelling():
+        if task is not None and task.done() and was_cancelled(task) and not cancel_requests(task):
             waited_for = args[0] if args else None
             if not (isinstance(waited_for, asyncio.Future) and waited_for.done() and was_cancelled(waited_for)):
                 self._own_cancellations.add(task)
+        if task is None or task.done():
+            self.living()  # notes who failed, in the order of failing: a replay asks nothing between
 
     def _run_job(self, job: Job) -> None:
         """Run an executor's function as a thread would: no loop is running for it."""

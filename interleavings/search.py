@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from .errors import Diverged
+from .errors import Diverged, SeenLate
 from .fingerprint import fingerprint
 from .result import Failure
 from .run import Run, Target
@@ -242,6 +242,7 @@ class Search:
     def _recognise(self, run: Run, number: int) -> tuple[State, dict[str, Target]]:
         """Judge the state of a run and look it up; a failing one is always a state of its own."""
         failure, options = look(run)
+        refuse_late_sights(run)
         if failure is not None:
             return State((), failure, None), options
         identity = fingerprint(run)
@@ -256,6 +257,13 @@ class Search:
     def _compare(state: State, options: dict[str, Target], number: int) -> None:
         if options.keys() != state.names:
             raise Diverged(number, "", state.options, tuple(options))
+
+
+def refuse_late_sights(run: Run) -> None:
+    """Raise when the program has looked at what the states of this search leave out."""
+    late = run.loop.sights - run.rules.sights
+    if late:
+        raise SeenLate(late)
 
 
 def in_order(options: Iterable[str]) -> tuple[str, ...]:

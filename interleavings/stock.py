@@ -6,10 +6,10 @@ handles run in the order in which they became ready. The search is bounded, and 
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 
 from .counterexample import NO_PROGRESS
-from .errors import Diverged, ForbiddenCall, Unwalkable
+from .errors import Diverged, ForbiddenCall, SeenLate, Unwalkable
 from .graph import traps
 from .result import Failure, Stock
 from .search import Search
@@ -20,10 +20,12 @@ _MAX_STATES = 3_000
 
 def stock_label(setting: Setting, failure: Failure) -> Stock:
     """Return whether a failure of this kind and property is reachable in FIFO order."""
-    rules = dataclasses.replace(setting.rules, fifo=True, atomic_callbacks=False, identical=None)
+    rules = replace(setting.rules, fifo=True, atomic_callbacks=False, identical=None)
     search = Search(setting.under(rules), Limits(max_states=_MAX_STATES), stop_at=failure.same_as)
     try:
         found = search.run()
+    except SeenLate as error:
+        return stock_label(replace(setting, rules=replace(setting.rules, sights=rules.sights | error.sights)), failure)
     except (Diverged, ForbiddenCall, Unwalkable):
         return "unknown"
     if found.failing is not None:

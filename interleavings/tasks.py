@@ -76,6 +76,13 @@ class ExplorerTask(_TaskBase):
             loop: Any = self.get_loop()
             loop.relabel(self, str(value))
 
+    def cancelling(self) -> int:
+        """Asked of a task that has ended, it tells of requests which states leave out until somebody asks."""
+        if self.done():
+            loop: Any = self.get_loop()
+            loop.sights.add("requests")
+        return super().cancelling()
+
     def __await__(self) -> Generator[Any, None, Any]:
         self.looked_at = True
         return super().__await__()
@@ -121,6 +128,10 @@ def number_of(loop: ExplorerLoop, label: str) -> int:
 def was_cancelled(task: asyncio.Future[Any]) -> bool:
     """Say whether a done task was cancelled, without counting as somebody who looked."""
     return asyncio.Future.cancelled(task) if not isinstance(task, asyncio.Task) else asyncio.Task.cancelled(task)
+
+
+cancel_requests = asyncio.Task.cancelling
+"""How often a task was asked to cancel, without counting as the program's question."""
 
 
 def exception_of(task: Any) -> BaseException | None:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
-from .errors import Diverged, ExplorerUsageError, Unwalkable, WorkerLost
+from .errors import Diverged, ExplorerUsageError, SeenLate, Unwalkable, WorkerLost
 from .result import Failure
 from .search import Exploration, Search, State
 from .workers import Answers, Farewell, Job, Known, Learnt, Raised
@@ -198,6 +198,8 @@ class TeamSearch(Search):
 def _as_exception(raised: Raised) -> Exception:
     if raised.kind == "Unwalkable":
         return Unwalkable(None, raised.text)
+    if raised.kind == "SeenLate":
+        return SeenLate(raised.text.split())
     if raised.kind == "ExplorerUsageError":
         return ExplorerUsageError(raised.text)
     if raised.kind == "unexpected":

@@ -21,7 +21,9 @@ from .readers import ATOMS, BUILT_IN, Handler, only_atoms
 class Walk:
     """One reading. `out` is the list of atoms, `stack` what is still to be read, last first."""
 
-    __slots__ = ("base", "declared", "hashed", "horizon", "keep", "memo", "naming", "now", "out", "stack")
+    __slots__ = (
+        "base", "declared", "hashed", "horizon", "keep", "memo", "naming", "now", "out", "requests", "stack",
+    )  # fmt: skip
 
     def __init__(self, now: float, base: dict[Any, Any], declared: bool, horizon: float | None = None) -> None:
         self.out: list[Any] = []
@@ -34,6 +36,7 @@ class Walk:
         self.hashed = False  # whether some future was hashed: then each has a number, by which sets go through them
         self.naming: Naming | None = None  # given when tasks are declared identical
         self.horizon = horizon
+        self.requests = False  # whether the program asks tasks that have ended how often they were to be cancelled
 
     def run(self) -> None:
         """Read everything on the stack."""
@@ -59,6 +62,8 @@ class Walk:
                 memo[address] = len(memo)
                 handler = handlers.get(kind)
                 if handler is None:
+                    if len(handlers) >= _KEPT_HANDLERS:  # classes that runs make would pile up
+                        _forget_handlers(handlers)
                     handler = handlers[kind] = choose_handler(kind, self.declared)
                 handler(self, value)
 
@@ -68,6 +73,7 @@ class Walk:
         return value
 
 
+_KEPT_HANDLERS = 2_000
 _REGISTERED: dict[type, Callable[[Any], Any]] = {}
 _handlers: dict[type, Handler] = dict(BUILT_IN)
 _declared_handlers: dict[type, Handler] = dict(BUILT_IN)
@@ -104,8 +110,14 @@ def register_walker(kind: type, function: Callable[[Any], Any]) -> None:
     if known:  # programs may register in every run; the choice of handlers has not changed
         return
     for table in (_handlers, _declared_handlers):
-        table.clear()
-        table.update({known: handler for known, handler in BUILT_IN.items() if not issubclass(known, kind)})
+        _forget_handlers(table)
+
+
+def _forget_handlers(table: dict[type, Handler]) -> None:
+    """Begin a table anew; a type with a registered base is asked for again."""
+    table.clear()
+    registered = tuple(_REGISTERED)
+    table.update({known: handler for known, handler in BUILT_IN.items() if not issubclass(known, registered)})
 
 
 def describe(value: Any) -> str:

@@ -11,7 +11,7 @@ import traceback
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from .errors import Diverged, ExplorerUsageError, ForbiddenCall, Unwalkable
+from .errors import Diverged, ExplorerUsageError, ForbiddenCall, SeenLate, Unwalkable
 from .fingerprint import fingerprint, reading_of
 from .result import Failure
 from .run import Run, Target
@@ -166,7 +166,7 @@ def answer_to(search: WorkerSearch, news: list[Known], jobs: list[Job]) -> Learn
         return search.work(jobs)
     except Unwalkable as error:
         return Raised("Unwalkable", error.reason)
-    except (Diverged, ForbiddenCall, ExplorerUsageError) as error:
+    except (Diverged, ForbiddenCall, ExplorerUsageError, SeenLate) as error:
         return Raised(type(error).__name__, str(error))
     except BaseException:
         return Raised("unexpected", traceback.format_exc())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import importlib
 import importlib.util
@@ -26,6 +27,9 @@ FORBIDDEN: dict[str, Callable[[], object]] = {
     "time.time": lambda: time.time(),
     "time.monotonic": lambda: time.monotonic(),
     "time.perf_counter_ns": lambda: time.perf_counter_ns(),
+    "time.clock_gettime": lambda: time.clock_gettime(time.CLOCK_REALTIME),
+    "time.localtime": lambda: time.localtime(),
+    "time.strftime": lambda: time.strftime("%H"),
     "time.sleep": lambda: time.sleep(0),
     "random.random": lambda: random.random(),
     "random.shuffle": lambda: random.shuffle([1, 2]),
@@ -37,6 +41,7 @@ FORBIDDEN: dict[str, Callable[[], object]] = {
     "socket.socket": lambda: socket.socket(),
     "subprocess.Popen": lambda: subprocess.Popen(["true"]),
     "os.system": lambda: os.system("true"),
+    "_thread.start_new_thread": lambda: _thread.start_new_thread(print, ()),
     "threading.Thread.start": lambda: threading.Thread(target=print).start(),
     "threading.Condition.wait": lambda: threading.Event().wait(),
     "loop.add_reader": lambda: asyncio.get_running_loop().add_reader(0, print),
@@ -57,6 +62,15 @@ def test_case_F17_call_outside_the_explorer_is_refused_by_name(name: str) -> Non
     assert result.why is not None
     assert result.why.startswith(f"{name} was called at test_explorer_forbidden.py:")
     assert "<lambda>" in result.why
+
+
+def test_time_that_was_given_is_written_as_ever() -> None:
+    """`time.strftime` and its like ask the clock only where they are given no time."""
+
+    async def main() -> str:
+        return time.strftime("%Y", time.gmtime(0))
+
+    assert explore(main).outcomes == {"returned '1970'"}
 
 
 def test_swallowed_refusal_is_still_inconclusive() -> None:
