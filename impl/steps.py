@@ -164,13 +164,15 @@ async def claim(buffer: ReplayBuffer, sampler: Sampler, version: int, loader: Lo
     """Wait until a whole step for `version` is ready, and take it; None for one whose groups were all given up.
 
     That one is passed with nothing trained: `finish` it all the same. At the end of the data a sampler without stamps
-    takes what there is.
+    takes what there is. None also once nothing is left. What comes when its time is over is given up meanwhile.
     """
     buffer.barrier.require_outside()
 
+    def fed() -> bool:
+        return loader.exhausted and (buffer.ledger is None or buffer.ledger.entries.keys() <= buffer.slots.keys())
+
     def selection() -> tuple[GroupId, ...]:
-        pending = {} if buffer.ledger is None else buffer.ledger.entries
-        return select_step(buffer, sampler, version, loader.exhausted and pending.keys() <= buffer.slots.keys())
+        return select_step(buffer, sampler, version, fed())
 
     while not is_empty(sampler, version):
         if selection():
@@ -178,6 +180,10 @@ async def claim(buffer: ReplayBuffer, sampler: Sampler, version: int, loader: Lo
                 # Others may have changed the buffer while the slot was waited for.
                 if chosen := selection():
                     return buffer.claim(cut, chosen, version)
+        elif sampler.stale(buffer.slots, version):
+            await give_up_stale(buffer, sampler, version)
+        elif fed() and not buffer.slots:
+            break
         else:
             await buffer.wait_changed()
     return None
@@ -209,19 +215,27 @@ async def finish(
     """The step that `claim` gave is trained, or passed empty: the trainer's version moves and the gate is told.
 
     What is too old by then is given up; returned are those of it that still generate, to be ended by the caller. That
-    happens with the windowed sampler only; `commit` is False for them.
+    happens with the windowed sampler only; `commit` is False for them. Without a claim and without an empty step,
+    which is the end of the data, nothing is done.
     """
     async with buffer.barrier.mutation("step_finishes") as cut:
         if claim is not None:
             buffer.finish(cut, claim)
-        else:
+        elif is_empty(sampler, counters.version):
             buffer.barrier.emit("empty_step", step=counters.version)
+        else:
+            return ()
         counters.version += 1
         sampler.advance(counters.version)
-    if not sampler.stale(buffer.slots, counters.version):
+    return await give_up_stale(buffer, sampler, counters.version)
+
+
+async def give_up_stale(buffer: ReplayBuffer, sampler: Sampler, version: int) -> tuple[GroupId, ...]:
+    """Give up what is too old for `version`, if anything is; returned are the groups of it that still generate."""
+    if not sampler.stale(buffer.slots, version):
         return ()
     async with buffer.barrier.mutation("evictions") as cut:
-        return evict_stale(cut, buffer, sampler, counters.version)
+        return evict_stale(cut, buffer, sampler, version)
 
 
 def evict_stale(cut: Cut, buffer: ReplayBuffer, sampler: Sampler, version: int) -> tuple[GroupId, ...]:

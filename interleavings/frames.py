@@ -81,10 +81,10 @@ def read_frame(kind: str, awaitable: Any, code: types.CodeType, frame: Any, out:
         start += 1
     if start < end and referents[start] is code:
         start += 1
-    if end > start and referents[-1] is None:
-        end -= 1  # the exception being handled: None says that there was one, once
-    out.append((kind, record[1], frame.f_lasti, unset, end - start))
-    return referents[start:end][::-1]
+    if start < end and referents[-1] is None:
+        del referents[-1]  # the exception being handled: None says that there was one, once
+    out.append((kind, record[1], frame.f_lasti, unset, len(referents) - start))
+    return referents[: start - 1 : -1]
 
 
 def frames_inwards(awaitable: Any) -> Iterator[tuple[types.CodeType, Any, Any]]:

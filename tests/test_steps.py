@@ -12,6 +12,7 @@ from impl import (
     BarrierReentered,
     CheckpointBarrier,
     Checkpointer,
+    GroupId,
     HeldCounters,
     InOrderSampler,
     InvariantViolated,
@@ -204,6 +205,38 @@ async def test_a_short_batch_does_not_shut_the_gate_of_a_sampler_that_counts(sam
         await asyncio.wait_for(parts.admitted(), 1)
         assert sampler.cursor == version
         await parts.passed()
+
+
+@pytest.mark.parametrize("slow", range(3))
+async def test_what_comes_when_its_time_is_over_is_given_up_and_the_run_ends(slow: int) -> None:
+    """Of three prompts, two a step, one at a time: a late one is counted by the gate, and no step would follow."""
+    parts = Parts(WeightFifoSampler(staleness=0), capacity=3)
+    parts.loader = PromptLoader(list(range(3)), 2, seed=0, epochs=3)
+    one_at_a_time = asyncio.Lock()
+    trained = 0
+
+    async def generate(group: GroupId) -> None:
+        async with one_at_a_time:
+            for _ in range(40 if parts.ledger.entries[group].key.index == slow else 1):
+                await asyncio.sleep(0)
+            await steps.commit(parts.ledger, parts.buffer, group, ROWS)
+
+    async def roll_out(tasks: asyncio.TaskGroup) -> None:
+        while not parts.loader.exhausted:
+            for group in (await parts.admitted()).groups:
+                await steps.dispatch(parts.ledger, parts.buffer, group, parts.counters.version)
+                tasks.create_task(generate(group))
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+        tasks.create_task(roll_out(tasks))
+        while parts.ledger.entries or parts.buffer.slots or not parts.loader.exhausted:
+            claim = await steps.claim(parts.buffer, parts.sampler, parts.counters.version, parts.loader)
+            trained += 0 if claim is None else len(claim.groups)
+            await steps.finish(parts.buffer, parts.sampler, parts.counters, claim)
+    assert trained + len(parts.ledger.accounts.dropped) == 9
+    assert "stale_ready" in parts.ledger.accounts.dropped.values()
+    assert parts.buffer.statistics()["free"] == 3
+    assert await steps.claim(parts.buffer, parts.sampler, parts.counters.version, parts.loader) is None
 
 
 async def test_a_group_that_is_given_up_makes_its_step_smaller_and_frees_its_place() -> None:
