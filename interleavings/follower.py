@@ -64,7 +64,7 @@ class Remembered:
 
 
 #: Numbers that tell events apart, and tell a reader nothing.
-ONLY_NUMBERS = frozenset({"section", "sequence"})
+ONLY_NUMBERS = frozenset({"fence", "section", "sequence"})
 
 
 @dataclass(frozen=True)

@@ -65,9 +65,8 @@ def _hidden_types() -> tuple[frozenset[type], frozenset[type]]:
     steps = (made_generator.asend(None), made_generator.athrow(RuntimeError), made_generator.aclose())
     found = frozenset(type(step) for step in steps)
     waited_for = anext(made_generator, None)
-    for step in steps:
-        if hasattr(step, "close"):
-            step.close()
+    for step in (*steps, waited_for):
+        step.close()  # or it would complain that nobody has awaited it
 
     class Waiter(asyncio.AbstractEventLoop):
         def get_debug(self) -> bool:

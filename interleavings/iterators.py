@@ -56,6 +56,12 @@ def _over_a_deque(walk: Walk, value: Any) -> None:
     read_reduced(walk, value)
 
 
+def _range_iterator(walk: Walk, value: Any) -> None:
+    """Where a loop over numbers stands: as `read_reduced`, but one atom, for most programs have such loops."""
+    _, (numbers,), place = value.__reduce__()
+    walk.out.append(("range iterator", numbers.start, numbers.stop, numbers.step, place))
+
+
 def _number_at(value: Any, offset: int) -> int:
     return ctypes.c_size_t.from_address(id(value) + offset).value
 
@@ -73,4 +79,5 @@ _OVER_DEQUES: tuple[Any, ...] = (iter(deque()), reversed(deque()))
 READERS = {
     **{type(iterator): _over_a_container for iterator in _OVER_CONTAINERS},
     **{type(iterator): _over_a_deque for iterator in _OVER_DEQUES},
+    type(iter(range(0))): _range_iterator,
 }

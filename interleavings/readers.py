@@ -354,14 +354,7 @@ def read_lock(walk: Walk, value: Any) -> None:
     walk.out.append(("thread lock", taken[0] if taken is not None else repr(value).split()[0]))
 
 
-def _range_iterator(walk: Walk, value: Any) -> None:
-    """Where a loop over numbers stands: as `read_reduced`, but one atom, since most programs have such loops."""
-    _, (numbers,), place = value.__reduce__()
-    walk.out.append(("range iterator", numbers.start, numbers.stop, numbers.step, place))
-
-
 BUILT_IN: dict[type, Handler] = {
-    type(iter(range(0))): _range_iterator,
     list: _list,
     collections.deque: _deque,
     bytearray: lambda walk, value: walk.out.extend((("bytearray",), bytes(value))),

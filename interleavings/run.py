@@ -7,8 +7,9 @@ import contextlib
 import contextvars
 import sys
 import types
+import warnings
 from asyncio import events
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -324,7 +325,8 @@ class Run:
         for loop, _, _ in lives:
             loop.closing = True
         for loop, _, ended in lives:
-            _close_what_is_left(loop)
+            with unawaited_as_it_is():
+                _close_what_is_left(loop)
             for task in ended:
                 if task.done():
                     task._log_traceback = False
@@ -342,6 +344,8 @@ def _close_what_is_left(loop: ExplorerLoop) -> None:
         if not task.done():
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             _close_inside_out(task.get_coro())
+            with contextlib.suppress(BaseException):
+                task.get_coro().close()  # that of C which has no frame, as `aclose()`
     for reference in loop.generators:
         generator = reference()
         if generator is not None:
@@ -372,6 +376,14 @@ def _close_inside_out(coroutine: Any) -> None:
         with contextlib.suppress(BaseException):  # what cleanup raises now says nothing about the program
             for inner in reversed(chain):
                 inner.close()
+
+
+@contextlib.contextmanager
+def unawaited_as_it_is() -> Iterator[None]:
+    """Let a run that is broken off leave what it would have awaited later, without a warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+        yield
 
 
 def _put(found: dict[str, Target], key: str, target: Target) -> None:

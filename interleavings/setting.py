@@ -12,7 +12,7 @@ from typing import Any
 from .forbidden import Fence
 from .judge import judge
 from .result import Failure
-from .run import Rules, Run, Target
+from .run import Rules, Run, Target, unawaited_as_it_is
 from .subject import Program
 
 # Taken at import: during a search the module's own attributes are the fence's.
@@ -56,7 +56,8 @@ class Setting:
         """Start a fresh run; now and then collect the cycles that earlier runs left."""
         self.runs += 1
         if self.runs % _YOUNG_EVERY == 0:
-            gc.collect(1 if self.runs % _OLD_EVERY == 0 else 0)
+            with unawaited_as_it_is():
+                gc.collect(1 if self.runs % _OLD_EVERY == 0 else 0)
         return Run(self.program, self.rules, self.fence, self.state, self.invariant, self.observed)
 
     def under(self, rules: Rules) -> Setting:

@@ -154,6 +154,20 @@ SMALL: dict[str, dict[str, tuple[Scope, Pinned]]] = {
             ),
             Pinned(2968, 9223, 31),
         ),
+        "weight_fifo_late": (
+            CutScope(
+                batches=2,
+                batch_size=2,
+                lookahead=0,
+                saves=0,
+                crashes=0,
+                sampler=WEIGHT_FIFO,
+                last_batch=1,
+                epochs=3,
+                capacity=3,
+            ),
+            Pinned(1100, 2595, 48),
+        ),
         "ready_first": (
             CutScope(batches=3, batch_size=1, lookahead=1, saves=1, crashes=1, sampler=READY_FIRST),
             Pinned(1843, 3396, 30),

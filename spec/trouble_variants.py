@@ -20,7 +20,7 @@ from .cut.state import (
 from .cut.training import claim, claiming, eligible, finish_step
 from .cut.trouble import evict, given_up, replaced, shrink
 from .cut_variants import BETWEEN_SLOTS, GATE_IS_A_STEP, Effects, forget_at_crash, widen_permits, widen_steps
-from .expression import Value, all_of, any_of, count, each, put, where
+from .expression import Value, all_of, any_of, count, each, not_, put, where
 from .machine import Machine
 
 # -------------------------------------------------------------------------------------------------- trouble
@@ -188,3 +188,30 @@ def fifo_bare_minimum(machine: Machine) -> None:
 
     machine.replace("claim", lambda s: claiming(s, of_least_weight))
     widen_steps(machine)
+
+
+@cut.variant(breaks="no_stall", scope="weight_fifo_late", length=34)
+def late_group_kept(machine: Machine) -> None:
+    """By weight, what is too old is given up after a step alone: what comes later is counted, and no step follows."""
+    machine.variable("sweeping", 0, 1, "1: a step has ended, and what is too old is being given up")
+
+    def finish(s: Value) -> Effects:
+        """As ever; then the buffer is gone through."""
+        guard, effects = finish_step(s)
+        return guard, {**effects, "sweeping": 1}
+
+    def evict_after_a_step(s: Value, p: Value) -> Effects:
+        """As ever, but only then."""
+        guard, effects = evict(s, p)
+        return guard & ((s.sampler != WEIGHT_FIFO) | (s.sweeping == 1)), effects
+
+    def swept(s: Value) -> Effects:
+        """Nothing that is ready is too old any more."""
+        return (s.sweeping == 1) & all_of(s.prompts, lambda p: (s.slot[p] != READY) | not_(too_old(s, p))), {
+            "sweeping": 0
+        }
+
+    machine.replace("finish_step", finish)
+    machine.replace("evict", evict_after_a_step)
+    machine.environment()(swept)
+    forget_at_crash(machine, "sweeping")

@@ -33,7 +33,7 @@ def test_case_A35_short_batches_in_the_middle_shut_no_gate(sampler: str, reach: 
 
 
 @pytest.mark.parametrize("slow", range(3))
-def test_a_group_that_comes_when_its_time_is_over_is_given_up_and_opens_the_gate(slow: int) -> None:
+def test_case_A35_a_group_that_comes_when_its_time_is_over_is_given_up_and_opens_the_gate(slow: int) -> None:
     """Weight FIFO aborts nothing in flight. The step it was dispatched for has passed without it, by the credit of a
     short batch; if nobody gives it up when it comes, the gate counts it for ever and no step is full again."""
     run = MemoryRun(

@@ -303,7 +303,7 @@ def test_a_generation_repeats_from_its_key() -> None:
         (["inspect", "{occupied}"], "holds no checkpoints and no sign of a run that saves"),
         (["fsck", "{missing}"], "missing is not a directory"),
         (["inspect", "{missing}"], "missing is not a directory"),
-        (["watch", "{missing}"], "missing is not a directory"),
+        (["watch", "{missing}/run"], "missing/run is not a directory, nor is the one above it"),
         (["fsck"], "the following arguments are required: DIR"),
         (["frobnicate"], "invalid choice: 'frobnicate'"),
         ([], "the following arguments are required: COMMAND"),
