@@ -50,7 +50,8 @@ class LongTrace:
             "generations": 8, "sampler": {"name": "in_order", "parameters": {"lookahead": self._lookahead}},
             "capacity": self._size * (self._lookahead + 1), "remainder": "train", "recovery": True,
         }  # fmt: skip
-        return Header(SCHEMA, VERSION, f"{self._random.getrandbits(128):032x}", identity, 1, "host", 0.0, 0.0)
+        now = self._time * 1e-4
+        return Header(SCHEMA, VERSION, f"{self._random.getrandbits(128):032x}", identity, 1, "host", now, now)
 
     def _event(self, action: str, task: str | None, /, **fields: Any) -> Event:
         self._time += 1
