@@ -11,6 +11,7 @@ import msgspec
 
 from .errors import CheckpointCorrupt
 from .keys import GroupId
+from .store.strict_json import convert
 
 ROWS_INDEX = "rows.json"
 #: How the names of the files of rows begin.
@@ -38,13 +39,7 @@ def key_of(group: GroupId, field: str) -> str:
 
 def rows_index(plain: Any) -> RowsIndex:
     """The index in a plain value; CheckpointCorrupt if it is none."""
-    try:
-        return msgspec.convert(plain, RowsIndex, strict=True)
-    except msgspec.ValidationError as error:
-        raise CheckpointCorrupt(
-            f"{ROWS_INDEX} of the checkpoint does not have the form this version writes: {error}. It was edited, or "
-            "written by another version; restore an earlier one."
-        ) from error
+    return convert(plain, RowsIndex, f"{ROWS_INDEX} of the checkpoint")
 
 
 def rows_missing(group: GroupId, what: str) -> CheckpointCorrupt:

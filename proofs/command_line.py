@@ -43,13 +43,9 @@ def word(outcome: Outcome) -> str:
 def _why(outcome: Outcome) -> str:
     """What refutes an obligation, state and step, or why nothing is known of it; empty for one that is proved."""
     verdict = outcome.verdict
-    return (
-        ""
-        if isinstance(verdict, Proved)
-        else verdict.counterexample
-        if isinstance(verdict, Refuted)
-        else verdict.reason
-    )
+    if isinstance(verdict, Proved):
+        return ""
+    return verdict.counterexample if isinstance(verdict, Refuted) else verdict.reason
 
 
 def document(outcomes: Sequence[Outcome], bounded: Sequence[BoundedOutcome], seconds: float) -> dict[str, Any]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .participants import SamplerPart, StatePart
 
 #: What the state of every loader names: which data it reads, and how.
-_OF_THE_DATA = ("dataset_length", "dataset_digest", "seed", "batch_size")
+OF_THE_DATA = ("dataset_length", "dataset_digest", "seed", "batch_size")
 
 
 def plain_state(state: object, where: str) -> dict[str, Any]:
@@ -50,16 +50,16 @@ def identity_of(loader_part: StatePart, sampler: SamplerPart, generations: int |
     """What a run has to have in common with the one that wrote a checkpoint. Reads only what never changes."""
     state = loader_part.state()
     loader: dict[str, Any] = (
-        state if isinstance(state, dict) else {name: getattr(state, name, None) for name in _OF_THE_DATA}
+        state if isinstance(state, dict) else {name: getattr(state, name, None) for name in OF_THE_DATA}
     )
-    missing = [name for name in _OF_THE_DATA if loader.get(name) is None]
+    missing = [name for name in OF_THE_DATA if loader.get(name) is None]
     if missing:
         raise UsageError(
             f"the state of the loader has no {missing[0]!r}, which is part of a checkpoint's identity. A loader's "
             "state() must name dataset_length, dataset_digest, seed and batch_size."
         )
     return Identity(
-        **{name: loader[name] for name in _OF_THE_DATA}, generations=generations, sampler=_sampler_identity(sampler)
+        **{name: loader[name] for name in OF_THE_DATA}, generations=generations, sampler=_sampler_identity(sampler)
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ..errors import CheckpointCorrupt
 from ..samplers import SamplerState
 from . import documents as doc
+from .artifacts import OF_THE_DATA
 
 if TYPE_CHECKING:
     from .validation import Documents
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 MOST_PROMPTS = 1 << 32
 #: The fields of a sampler's state, if it is one of this library's.
 _OF_A_SAMPLER = {field.name for field in dataclasses.fields(SamplerState)}
-#: What the state of every loader says of its dataset, as the manifest does.
-_OF_THE_DATASET = ("dataset_length", "dataset_digest", "seed", "batch_size")
 
 
 def check_believable(documents: Documents) -> None:
@@ -75,7 +74,7 @@ def _unbelievable(documents: Documents) -> Iterator[tuple[str, str]]:
             doc.SAMPLER,
             f"the state is of the sampler {state['name']!r}, which is {documents.sampler.name!r} elsewhere",
         )
-    for name in _OF_THE_DATASET:
+    for name in OF_THE_DATA:
         theirs = getattr(identity, name)
         mine = documents.loader.state.get(name, theirs)
         if mine != theirs:

@@ -264,12 +264,17 @@ def check_every_owner(documents: Documents, entries: Collection[doc.EntryDocumen
     )
 
 
+def is_of_a_prompt_loader(loader_state: object) -> bool:
+    """Whether a saved state has the fields of a `PromptLoader`'s, all of them and no other."""
+    return isinstance(loader_state, dict) and loader_state.keys() == _OF_A_PROMPT_LOADER
+
+
 def prompt_loader_place(loader_state: object) -> tuple[int, int, int, int] | None:
     """Dataset length, seed, epoch and position of a `PromptLoader`; None for the state of another loader.
 
     Told by its fields, all of them: a position may count anything in the state of a loader that has others.
     """
-    if not isinstance(loader_state, dict) or loader_state.keys() != _OF_A_PROMPT_LOADER:
+    if not is_of_a_prompt_loader(loader_state):
         return None
     length, seed, epoch, position = (_part(loader_state, n) for n in ("dataset_length", "seed", "epoch", "position"))
     return (length, seed, epoch, position) if {*map(type, (length, seed, epoch, position))} == {int} else None

@@ -5,7 +5,6 @@ Reads as it goes: of a file of tensors nothing but the header is kept. Needs no 
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from ..checkpointing.validation import (
     check_documents,
     check_every_owner,
     check_settled,
+    is_of_a_prompt_loader,
     prompt_loader_place,
     rebuilt_state,
     without_buffered,
@@ -266,8 +266,7 @@ def _check_states(documents: Documents) -> None:
         example = SamplerState(sampler.name, -1)
         check_sampler_counts(rebuilt_state(sampler.state, example, f"{documents.name}/{doc.SAMPLER}"))
     loader = documents.loader.state
-    fields = {field.name for field in dataclasses.fields(LoaderState)}
-    if loader.keys() == fields:
+    if is_of_a_prompt_loader(loader):
         beginning = LoaderState(0, 0, False, 0, 1, 1, "")
         check_place(rebuilt_state(loader, beginning, f"{documents.name}/{doc.LOADER}"))
 

@@ -42,7 +42,14 @@ class _Run:
     identity: Mapping[str, Any] | None
     images: Images = field(default_factory=Images)
     began: _Moment | None = None
-    last: _Moment | None = None
+    newest: Event | None = None
+
+    @property
+    def last(self) -> _Moment | None:
+        """When its newest process was seen last."""
+        if self.began is None or self.newest is None:
+            return self.began
+        return _Moment(self.began.host, self.newest.monotonic, self.newest.wall)
 
 
 class Succession:
@@ -75,7 +82,7 @@ class Succession:
         if out_of_order is not None:
             # What the one before it saved is not what this one found.
             run.images = Images()
-        run.began = run.last = now
+        run.began, run.newest = now, None
         if header.run is not None:
             run.images.begin_life()
         return run.images, None if out_of_order is None else f"{place}: {out_of_order}, or a clock was set back"
@@ -86,8 +93,7 @@ class Succession:
 
     def go_on(self, event: Event) -> None:
         """An event of the segment that has begun."""
-        if self._run.began is not None:
-            self._run.last = _Moment(self._run.began.host, event.monotonic, event.wall)
+        self._run.newest = event
 
 
 def _out_of_order(run: _Run, now: _Moment) -> str | None:

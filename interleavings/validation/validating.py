@@ -27,6 +27,7 @@ from .saves import READS, Images, Saves, require_name
 from .sections import Sections
 from .succession import GivenTwice, Succession
 
+NAMELESS = "nobody named the run to its tracer; Checkpointer.attach does before the first event, and begin_run"
 #: Events that must be emitted inside a mutation slot, by the task that holds it.
 IN_A_SLOT = frozenset(name for name, action in cut.actions.items() if action.slot) | {"drop"}
 #: The events that a dropped account belongs to, and whether they come after it.
@@ -116,13 +117,7 @@ class _Segment:
         self._half: dict[tuple[str | None, int], str] = {}
         try:
             self.protocol = None if header.run is None else Protocol(header.run)
-            self.why_not = (
-                ""
-                if header.run is not None
-                else (
-                    "nobody named the run to its tracer; Checkpointer.attach does before the first event, and begin_run"
-                )
-            )
+            self.why_not = NAMELESS if header.run is None else ""
         except LookupError as fault:
             self.why_not = str(fault)
         if self.protocol is not None:
