@@ -18,7 +18,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("spec", "impl", "interleavings", "proofs", "cleancut")
-LONGEST_FILE = 400
+LONGEST_FILE = 700
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "common", "misc"}
 IMPORT_LIMIT_SECONDS = 0.150
 
@@ -247,7 +247,7 @@ def test_every_module_has_a_telling_name() -> None:
 
 
 def test_no_file_is_longer_than_a_reader_bears() -> None:
-    """One idea a file; a file of more than 400 lines holds two."""
+    """One idea a file; a file of more than 700 lines holds two."""
     assert long_files(ROOT) == []
 
 
@@ -314,8 +314,8 @@ WRONG_TREE = {
     "impl/demo/child.py": "print('here')\n",
     "impl/utils.py": "",
     "spec/common/names.py": "",
-    "cleancut/long.py": "pass\n" * 401,
-    "cleancut/short.py": "pass\n" * 400,
+    "cleancut/long.py": "pass\n" * 701,
+    "cleancut/short.py": "pass\n" * 700,
 }
 
 
@@ -366,9 +366,9 @@ def test_checker_finds_each_print_and_each_foreign_logger(wrong_tree: Path) -> N
 
 
 def test_checker_finds_drawers_and_long_files(wrong_tree: Path) -> None:
-    """A folder counts as much as a module, and 400 lines are still allowed."""
+    """A folder counts as much as a module, and 700 lines are still allowed."""
     assert names_that_say_nothing(wrong_tree) == ["spec/common/names.py", "impl/utils.py"]
-    assert long_files(wrong_tree) == ["cleancut/long.py: 401 lines"]
+    assert long_files(wrong_tree) == ["cleancut/long.py: 701 lines"]
 
 
 def test_no_public_name_of_a_package_is_hidden_by_a_module_of_the_same_name() -> None:
