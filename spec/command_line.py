@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,16 @@ from .checks import MachineResult, ScopeResult, VariantResult, check_all_variant
 from .engines import Options, memory_in_bytes, workers_in
 from .machine import Machine
 from .symmetry import NotSymmetric
-from .terminal import HowFar, Parser, Screen, complete_files, how_far
+from .terminal import (
+    CannotWrite,
+    HowFar,
+    Parser,
+    Screen,
+    complain,
+    complete_files,
+    how_far,
+    write_file,
+)
 
 HOLDS, VIOLATION, WRONG_USE, NOT_COMPLETE = 0, 1, 2, 3
 EXIT_STATUS = {"holds": HOLDS, "fails": VIOLATION, "bounded": NOT_COMPLETE, "inconclusive": NOT_COMPLETE}
@@ -84,12 +92,8 @@ def _add_outputs(command: argparse.ArgumentParser) -> None:
 
 
 def _write_json(path: str | None, document: Any) -> None:
-    if path is None:
-        return
-    try:
-        Path(path).write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    except OSError as fault:
-        raise UnknownName(f"cannot write {path}: {fault.strerror}") from None
+    if path is not None:
+        write_file(path, json.dumps(document, indent=2) + "\n")
 
 
 def _combined(results: list[MachineResult]) -> dict[str, Any]:
@@ -270,9 +274,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if chosen.command == "variants":
             return _variants(chosen, console)
         return export_command.run(chosen)
-    except (UnknownName, NotSymmetric) as fault:
-        print(f"python -m spec: {fault}", file=sys.stderr)
+    except (UnknownName, NotSymmetric, CannotWrite) as fault:
+        complain("python -m spec", fault)
         return WRONG_USE
     except KeyboardInterrupt:
-        print("python -m spec: interrupted before a result", file=sys.stderr)
+        complain("python -m spec", "interrupted before a result")
         return NOT_COMPLETE

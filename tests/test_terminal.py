@@ -293,7 +293,7 @@ def test_completion_without_its_package_is_one_clear_line(monkeypatch: pytest.Mo
         spec.terminal.Parser(prog="python -m spec", completes=True).parse_args(["--print-completion", "bash"])
     assert ended.value.code == 2
     said = capsys.readouterr().err
-    assert "install cleancut[completion]" in said
+    assert "pip install 'cleancut[completion]'" in said
     assert said.count("\n") == 1
 
 

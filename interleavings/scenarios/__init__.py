@@ -53,10 +53,10 @@ class UnknownScenario(KeyError):
 
 def scenario_named(name: str) -> Scenario:
     """The scenario of that name; `NAME_with_2_crashes` is one with another number of them."""
-    other = re.fullmatch("(.+)_with_([0-9]+)_crashes", name)
-    if other is not None and (with_crashes := scenario_named(other[1]).with_crashes) is not None:
-        return with_crashes(int(other[2]))
     named = {**SCENARIOS, **CONTROLS}
+    other = re.fullmatch("(.+)_with_([0-9]{1,6})_crashes", name)
+    if other is not None and other[1] in named and (with_crashes := named[other[1]].with_crashes) is not None:
+        return with_crashes(int(other[2]))
     if name not in named:
         raise UnknownScenario(f"no scenario {name!r}; there are: {', '.join(named)}")
     return named[name]

@@ -173,7 +173,8 @@ class _Run:
 
     def go_on_from_files(self) -> bool:
         """Take up a search that was put aside; whether there was one."""
-        level = level_files.load(self.key, self.storage)
+        counters = {"taken": len(self.watch.taken), "missing": len(self.watch.missing)}
+        level = level_files.load(self.key, self.storage, counters)
         if level is None:
             return False
         self.storage.refill()

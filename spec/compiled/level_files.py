@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from .library import cache_directory
 from .storage import Storage
 
 DESCRIPTION, STATES, PARENTS = "search.json", "states.npy", "parents.npy"
+_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -55,21 +57,76 @@ def _write(path: Path, document: Any) -> None:
     os.replace(temporary, path)
 
 
-def load(key: str, storage: Storage) -> Level | None:
-    """Fill the storage with a search put aside; None when there is none."""
+class SearchDamaged(ValueError):
+    """What was put aside is not what a search leaves; the message is one clear line."""
+
+
+def load(key: str, storage: Storage, counters: Mapping[str, int]) -> Level | None:
+    """Fill the storage with a search put aside; None when there is none.
+
+    `counters` says how many numbers `taken` and `missing` hold. Compiled code reads what is loaded without a look at
+    it, so every number is looked at here.
+    """
     directory = place_of(key)
     try:
-        level = Level(**json.loads((directory / DESCRIPTION).read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return None
-    states = np.load(directory / STATES, mmap_mode="r", allow_pickle=False)
-    parents = np.load(directory / PARENTS, mmap_mode="r", allow_pickle=False)
-    if len(states) != level.count or len(parents) != level.count:
-        raise ValueError(f"{directory} is damaged: it does not hold {level.count} states; remove it and search anew")
+        level = _level_in((directory / DESCRIPTION).read_text(encoding="utf-8"), counters)
+        states = np.load(directory / STATES, mmap_mode="r", allow_pickle=False)
+        parents = np.load(directory / PARENTS, mmap_mode="r", allow_pickle=False)
+        _require_arrays(level, states, parents, storage)
+    except FileNotFoundError as fault:
+        if fault.filename == str(directory / DESCRIPTION):
+            return None
+        raise _damaged(directory, f"{fault.filename} is missing") from None
+    except (ValueError, TypeError, EOFError, OSError, RecursionError) as fault:
+        raise _damaged(directory, str(fault)) from None
+    if level.count > storage.states.shape[0]:
+        raise SearchDamaged(
+            f"the search in {directory} holds {level.count:,} states, more than the limit of memory allows; raise "
+            "--memory, or leave --resume out"
+        )
     storage.states[: level.count] = states
     storage.parents[: level.count] = parents
     storage.count = level.count
     return level
+
+
+def _damaged(directory: Path, why: str) -> SearchDamaged:
+    return SearchDamaged(f"the search in {directory} is damaged ({why}); remove it and search anew, without --resume")
+
+
+def _level_in(text: str, counters: Mapping[str, int]) -> Level:
+    document = json.loads(text)
+    if not isinstance(document, dict) or document.keys() != {each.name for each in fields(Level)}:
+        raise ValueError(f"{DESCRIPTION} does not describe a level")
+    level = Level(**document)
+    numbers = [level.depth, level.first, level.count, level.transitions, *_listed(level.taken), *_listed(level.missing)]
+    if not all(type(each) is int and 0 <= each < 1 << 63 for each in numbers):
+        raise ValueError(f"{DESCRIPTION} counts with what is no count")
+    if type(level.seconds) not in (int, float) or not 0 <= level.seconds < 1e12:
+        raise ValueError(f"{DESCRIPTION} took {level.seconds!r} seconds")
+    for name, length in counters.items():
+        if len(getattr(level, name)) != length:
+            raise ValueError(f"{DESCRIPTION} has not {length} numbers in {name!r}")
+    if not level.first < level.count:
+        raise ValueError(f"{DESCRIPTION} has nothing left to be expanded")
+    return level
+
+
+def _listed(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r} is no list")
+    return value
+
+
+def _require_arrays(level: Level, states: Any, parents: Any, storage: Storage) -> None:
+    """Refuse arrays of another kind or length than a search has, and a parent that is not an earlier state."""
+    for name, array, like in ((STATES, states, storage.states), (PARENTS, parents, storage.parents)):
+        if array.dtype != like.dtype or array.shape != (level.count, *like.shape[1:]):
+            raise ValueError(f"{name} does not hold {level.count} states")
+    for start in range(0, level.count, _AT_ONCE):
+        part = np.asarray(parents[start : start + _AT_ONCE])
+        if ((part < -1) | (part >= np.arange(start, start + len(part)))).any():
+            raise ValueError(f"{PARENTS} names a parent that is no earlier state")
 
 
 def forget(key: str) -> None:
