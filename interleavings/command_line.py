@@ -434,7 +434,8 @@ def _about_how_many_lines(path: str) -> int | None:
         with open(path, "rb") as file:
             beginning = file.read(1 << 16)
             size = file.seek(0, 2)
-    except OSError:
-        return None
+    except OSError as fault:
+        # Asked of every file before the first is followed, which may take minutes.
+        raise WrongUse(f"the trace {path} cannot be opened: {fault.strerror or fault}") from None
     lines = beginning.count(b"\n")
     return None if lines == 0 else size * lines // len(beginning)

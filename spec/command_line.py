@@ -27,6 +27,8 @@ from .terminal import (
     complain,
     complete_files,
     how_far,
+    require_folder,
+    require_writable,
     write_file,
 )
 
@@ -197,6 +199,8 @@ def _check(arguments: argparse.Namespace, console: Console) -> int:
         raise UnknownName(f"the scope {arguments.scope!r} belongs to one machine; name it with --machine")
     else:
         machines = list(MACHINES.values())
+    require_writable(arguments.json)
+    require_folder(arguments.output)
     results: list[MachineResult] = []
     memory_limit = memory_in_bytes(arguments.memory) if arguments.memory else None
     workers = workers_in(arguments.workers) if arguments.workers else None
@@ -246,6 +250,8 @@ def _variant_row(result: VariantResult) -> tuple[str, ...]:
 
 
 def _variants(arguments: argparse.Namespace, console: Console) -> int:
+    require_writable(arguments.json)
+    require_folder(arguments.output)
     with how_far(console, "searching variants …", "variants") as shown:
         results = check_all_variants(
             Path(arguments.output),

@@ -32,6 +32,7 @@ BRIDGES = (
     ("proofs/contracts.py", {"impl"}, "states contracts on the pure functions of the library"),
     ("proofs/wrong_versions.py", {"impl"}, "wrong versions of them, which the contracts must refute"),
     ("cleancut/check.py", {"spec", "interleavings", "proofs"}, "runs them one after another"),
+    ("cleancut/report.py", {"interleavings"}, "every page escapes what it is given in one function"),
 )
 
 # Parts of the explorer that know impl and spec. Its core is generic: only a command line reaches them, and lazily.
