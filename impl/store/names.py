@@ -53,21 +53,24 @@ def is_leftover(name: str) -> bool:
 
 
 def is_member_name(name: str) -> bool:
-    """Whether a file of a checkpoint may have this name: inside the directory, lower case, at most four parts."""
-    return _MEMBER.fullmatch(name) is not None and ".." not in name
+    """Whether a file of a checkpoint may have this name: inside the directory, lower case, at most four parts.
+
+    None ends in a dot, which some file systems take for the name without it.
+    """
+    return _MEMBER.fullmatch(name) is not None and ".." not in name and not name.endswith(".")
 
 
 def is_listed_name(name: str) -> bool:
     """Whether a manifest may list this name: a member's, or one that another program chose for a file in a folder.
 
-    torch's distributed checkpoint writes `.metadata` and `__0_0.distcp`. No part leads up, and none is empty; the first
-    is of this program, since only it makes folders.
+    torch's distributed checkpoint writes `.metadata` and `__0_0.distcp`. No part leads up, none is empty or ends in a
+    dot; the first is of this program, since only it makes folders.
     """
     first, *parts = name.split("/")
     return is_member_name(name) or (
         is_member_name(first)
         and 0 < len(parts) < _MOST_PARTS
-        and all(_PART_OF_OTHERS.fullmatch(part) and part.strip(".") for part in parts)
+        and all(_PART_OF_OTHERS.fullmatch(part) and not part.endswith(".") for part in parts)
     )
 
 

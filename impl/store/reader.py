@@ -20,6 +20,7 @@ from .files import Files, FileStat
 from .manifest import FileRecord, Manifest, decode_manifest
 from .parallel import Job, in_parallel
 from .tensor_assembly import READ_BYTES, TensorAssembly
+from .tensor_header import HeaderCollector
 
 if TYPE_CHECKING:
     import torch
@@ -55,6 +56,8 @@ class CheckpointReader:
 
     def verify(self, below: str = "") -> None:
         """Compare length and digest of every listed file not read so far; CheckpointDamaged names the first bad one.
+
+        Of a file of tensors also the header with the manifest; CheckpointCorrupt says what differs.
 
         `below` limits it to the members whose names begin with that.
         """
@@ -112,7 +115,7 @@ class CheckpointReader:
         return record
 
     def verified_chunks(self, member: str, room: Callable[[], memoryview] | None = None) -> Iterator[memoryview]:
-        """The file in pieces; raises after the last one if the whole does not have the listed digest.
+        """The file in pieces; raises after the last one if the whole does not have the listed digest, or not the tensors.
 
         Each is the front of a `room`, which is asked for before it is read; without one, all are made in the same
         memory, and each is good until the next one is asked for.
@@ -121,8 +124,12 @@ class CheckpointReader:
         self._check_present(member, record)
         digest = hashlib.sha256()
         length = 0
+        # Whoever gives the room puts tensors together, and looks at the header itself.
+        header = HeaderCollector() if record.tensors is not None and room is None else None
         for chunk in self._chunks(member, room):
             digest.update(chunk)
+            if header is not None:
+                header.take(chunk)
             length += len(chunk)
             if length > record.length:
                 break
@@ -132,6 +139,8 @@ class CheckpointReader:
                 f"{self.name}/{member} is damaged: {counted(length, 'byte was', 'bytes were')} read, and the sha256 is "
                 f"not the one in the manifest. The disk or a tool changed it after it was published. {self._way_out}"
             )
+        if header is not None and record.tensors is not None:
+            header.check(record.length, record.tensors, f"{self.name}/{member}")
         self._verified.add(member)
 
     def _check_present(self, member: str, record: FileRecord) -> None:

@@ -2,8 +2,8 @@
 
 Refused on writing, with the path of the value: keys that are not text, NaN and infinities, tuples, bytes, sets and
 objects, integers beyond 64 bits, lone surrogates, deep nesting. Refused on reading: any encoding but UTF-8, duplicate
-keys, NaN and infinities spelled as words, lone surrogates, deep nesting, unknown or missing fields, a wrong type (a
-number as text, 2.0 or true for 2).
+keys, NaN and infinities spelled as words or as numbers too large for one, integers beyond 64 bits, lone surrogates, deep
+nesting, unknown or missing fields, a wrong type (a number as text, 2.0 or true for 2).
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from ..errors import CheckpointCorrupt, UsageError
 
 _DEPTH = 64
 _INTEGER_LIMIT = 2**63
+# Eighteen digits are no integer beyond 64 bits. A digest may hold more in a row, and then costs the longer look.
+_MANY_DIGITS = re.compile(rb"\d{19}")
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 T = TypeVar("T")
@@ -101,7 +103,11 @@ def decode_plain(data: bytes, where: str) -> Any:
     try:
         # Decoded here: given bytes, `json` guesses among UTF-8, UTF-16 and UTF-32, and lets half surrogate pairs pass.
         text = data.decode("utf-8")
-        value = json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_no_constant)
+        value = json.loads(
+            text, object_pairs_hook=_without_duplicates, parse_constant=_no_constant, parse_float=_finite
+        )
+        if _MANY_DIGITS.search(data):
+            _require_64_bits(value, where)
         if _ESCAPED_SURROGATE.search(data):
             # Half a pair that was escaped: no file name, no terminal and no other JSON could take it.
             json.dumps(value, ensure_ascii=False).encode("utf-8")
@@ -142,3 +148,22 @@ def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _no_constant(word: str) -> object:
     raise ValueError(f"{word} is no JSON number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text:.40} is larger than any number of 64 bits")
+    return value
+
+
+def _require_64_bits(value: object, where: str) -> None:
+    """ValueError names the place of an integer that no writer can have written; deep nesting is a RecursionError."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _require_64_bits(item, f"{where}: {key}" if where.endswith(".json") else f"{where}.{key}")
+    elif isinstance(value, list):
+        for place, item in enumerate(value):
+            _require_64_bits(item, f"{where}[{place}]")
+    elif type(value) is int and not -_INTEGER_LIMIT <= value < _INTEGER_LIMIT:
+        raise ValueError(f"{where} is an integer of {value.bit_length()} bits, and 64 is the most")
