@@ -218,11 +218,14 @@ def _check_folders(readers: Readers, name: str) -> None:
 
 
 def _below(files: Files, checkpoint: str, folder: str) -> Iterator[str]:
-    """Everything in a folder, directories too, named as in the manifest."""
-    for name in files.listdir(f"{checkpoint}/{folder}"):
-        yield f"{folder}/{name}"
-        if files.stat(f"{checkpoint}/{folder}/{name}").kind == "directory":
-            yield from _below(files, checkpoint, f"{folder}/{name}")
+    """Everything in a folder, directories too, named as in the manifest; they may be nested as deep as paths go."""
+    waiting = [folder]
+    while waiting:
+        directory = waiting.pop()
+        for name in files.listdir(f"{checkpoint}/{directory}"):
+            yield f"{directory}/{name}"
+            if files.stat(f"{checkpoint}/{directory}/{name}").kind == "directory":
+                waiting.append(f"{directory}/{name}")
 
 
 def _check_meaning(reader: CheckpointReader, found: Examined, *, digests: bool) -> None:
@@ -294,11 +297,11 @@ def _note_imbalance(found: Examined, ownership: Ownership) -> None:
     """Say what a resume from here would lose or do twice."""
     lost, doubled, ahead = ownership.lost, ownership.doubled, ownership.ahead
     for keys, what, then in (
-        (lost, f"lost: {counted(lost.count, 'prompt')} handed out with no owner", "A resume never draws it again. "),
-        (doubled, f"doubled: {counted(doubled.count, 'prompt')} with two owners", ""),
+        (lost, f"lost: {lost.number} handed out with no owner", "A resume never draws it again. "),
+        (doubled, f"doubled: {doubled.number} with two owners", ""),
         (
             ahead,
-            f"doubled: {counted(ahead.count, 'prompt')} with an owner, and never handed out",
+            f"doubled: {ahead.number} with an owner, and never handed out",
             "A resume draws it. ",
         ),
     ):

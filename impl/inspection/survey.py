@@ -119,7 +119,7 @@ def survey(
         latest=latest,
         leftovers=leftovers,
         ignored=tuple(
-            (entry.name, entry.reason) for entry in catalogue.ignored if entry.name not in catalogue.leftovers
+            (entry.name, entry.reason) for entry in catalogue.ignored if not names.is_leftover(entry.name)
         ),
         problems=tuple(problems),
         notices=tuple(notices),
@@ -206,9 +206,12 @@ def bytes_below(path: str, wanted: Callable[[str], object] = lambda name: True) 
     Not what links lead to, nor what cannot be looked at.
     """
     total = 0
-    with suppress(OSError):
-        if not stat.S_ISDIR((found := os.lstat(path)).st_mode):
-            return found.st_size
-        for name in filter(wanted, os.listdir(path)):
-            total += bytes_below(f"{path}/{name}")
+    waiting = [path]
+    while waiting:
+        directory = waiting.pop()
+        with suppress(OSError):
+            if not stat.S_ISDIR((found := os.lstat(directory)).st_mode):
+                total += found.st_size
+                continue
+            waiting += (f"{directory}/{name}" for name in os.listdir(directory) if directory != path or wanted(name))
     return total

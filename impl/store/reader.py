@@ -81,21 +81,21 @@ class CheckpointReader:
                 "by something else, or edited; restore another one."
             )
         self.verify(below)
-        self._require_listed(directory)
+        self._require_listed(directory, self.manifest.directories())
         return f"{self._path}/{directory}"
 
-    def _require_listed(self, directory: str) -> None:
+    def _require_listed(self, directory: str, directories: frozenset[str]) -> None:
         """Whoever is given the path may open whatever lies there."""
         for entry in self._files.listdir(f"{self._path}/{directory}"):
             member = f"{directory}/{entry}"
             if member in self.manifest.files:
                 continue
-            if not any(listed.startswith(f"{member}/") for listed in self.manifest.files):
+            if member not in directories:
                 raise CheckpointDamaged(
                     f"{self.name}/{member} is not listed in the manifest: somebody put it there, and it is not part of "
                     f"the checkpoint. Take it away if you know what it is. {self._way_out}"
                 )
-            self._require_listed(member)
+            self._require_listed(member, directories)
 
     def read(self, member: str) -> bytes:
         """The contents of a listed file."""
