@@ -25,7 +25,7 @@ OWNERS = ("trained", "dropped", "buffered", "pending", "spare")
 EXAMPLES = 20
 #: Rows of the epoch under way that are looked at in any case, and for each span.
 _LOOKS = 1 << 16
-_LOOKS_A_SPAN = 8
+_LOOKS_A_SPAN = 4
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -157,10 +157,11 @@ def _compare(found: Ownership, epoch: int, owners: list[Span], handed_out: Hande
     length = handed_out.dataset_length
     for span in owners:
         found.ahead.add(epoch, max(span.first, length), span.last, span.owner)
-    if epoch < handed_out.epoch:
+    given = handed_out.position if epoch == handed_out.epoch else length if epoch < handed_out.epoch else 0
+    if given == length:
         for first, last in _gaps(owners, length):
             found.lost.add(epoch, first, last, "")
-    elif epoch > handed_out.epoch:
+    elif given == 0:
         for span in owners:
             found.ahead.add(epoch, span.first, min(span.last, length - 1), span.owner)
     else:
@@ -192,7 +193,7 @@ def _compare_under_way(found: Ownership, owners: list[Span], handed_out: HandedO
         known += 1
     if (free if by_row else position) > limit:
         # As many as are missing in all, if that is more than were found.
-        found.lost.at_least = found.ahead.at_least = True
+        found.lost.at_least = found.ahead.at_least = owned > 0
         found.lost.count += max(0, position - owned - known)
         known = max(known, position - owned)
     # Of the rows owned, those that were handed out are all but the lost ones.
