@@ -207,9 +207,13 @@ def _check_folders(readers: Readers, name: str) -> None:
     listed = {"/".join(parts[:end]) for member in reader.manifest.files for parts in (member.split("/"),)
               for end in range(1, len(parts) + 1)}  # fmt: skip
     for folder in sorted({folder for member in reader.manifest.files if (folder := names.folder_of(member))}):
-        strange = next(
-            (each for each in _below(readers.files, f"{readers.root}/{name}", folder) if each not in listed), None
-        )
+        try:
+            below = _below(readers.files, f"{readers.root}/{name}", folder)
+            strange = next((each for each in below if each not in listed), None)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise reader.unreadable(error, folder) from error
         if strange is not None:
             raise CheckpointCorrupt(
                 f"{name}/{strange} is not listed in the manifest: somebody put it into a folder of the trainer, "

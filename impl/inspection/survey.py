@@ -176,7 +176,9 @@ def _require_checkpoint_directory(root: str) -> None:
         raise UsageError(f"{root} is not a directory; give the directory of a run's checkpoints")
     try:
         found = os.listdir(root)
-    except PermissionError as error:
+    except FileNotFoundError:
+        raise
+    except OSError as error:
         raise store_error(error, f"{READING}{root}") from error
     ours = {names.LOCK, names.WRITER, names.LATEST}
     if not any(name in ours or names.is_leftover(name) or names.parse_checkpoint_name(name) for name in found):

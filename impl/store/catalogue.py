@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..errors import CheckpointCorrupt
 from . import names
-from .failures import READING, translated
+from .failures import DAMAGE, READING, translated
 from .files import Files
 
 _OWN_FILES = frozenset({names.LOCK, names.WRITER, names.LATEST})
@@ -100,8 +100,15 @@ def listing(files: Files, root: str) -> Catalogue:
 
 
 def _kind(files: Files, path: str) -> str | None:
-    """What a listed name is; None if a live writer has removed it since."""
+    """What a listed name is; None if a live writer has removed it since.
+
+    What the disk has lost counts as a directory: whoever reads it then finds it damaged, and it alone.
+    """
     try:
         return files.stat(path).kind
     except FileNotFoundError:
         return None
+    except OSError as error:
+        if error.errno not in DAMAGE:
+            raise
+        return "directory"

@@ -39,6 +39,9 @@ logger = logging.getLogger("cleancut.trace")
 _PATIENCE = 10.0
 #: Seconds after which a disk that has refused a write is asked again.
 _RETRY = 1.0
+#: No header is as long, nor is a trace of which a power cut has left nothing but room.
+_HEAD_BYTES = 64 << 10
+_MOST_NULS = 1 << 30
 
 
 class _Flushed(Signal):
@@ -50,7 +53,8 @@ class _Flushed(Signal):
 class JsonlTracer:
     """Appends a segment to the trace at `path`; satisfies `Tracer`.
 
-    A file that is there already must be a trace of the same schema version: a run that resumes goes on in it. One
+    A file that is there already must be a trace of the same schema version: a run that resumes goes on in it. One in
+    which a crash left no whole line, but zeros or the beginning of the first one, is begun anew, which the log says. One
     writer at a time. Wrong arguments, a file that cannot be opened, another file or another writer raise UsageError,
     now; nothing is raised later. A Controller closes the tracer of its barrier when the run is over.
     """
@@ -280,9 +284,18 @@ def _opened(path: str) -> tuple[int, bool]:
     try:
         _lock(descriptor, path)
         size = os.fstat(descriptor).st_size
-        # The very first header may itself have been cut short.
-        begin = os.pread(descriptor, len(FIRST_BYTES), 0).split(b"\n")[0]
-        if size and not (begin and FIRST_BYTES.startswith(begin)):
+        # A damaged disk may have lost the very first line, or the end of it.
+        head = os.pread(descriptor, _HEAD_BYTES, 0)
+        begin = head.rstrip(b"\0")
+        if size and b"\n" not in begin and _begins_a_header(begin) and _nothing_but_nuls(descriptor, len(begin), size):
+            logger.warning(
+                "The trace %s held %d bytes and no whole line: what a crash or a power cut left of its first one. It is "
+                "begun anew.",
+                path, size,
+            )  # fmt: skip
+            os.ftruncate(descriptor, 0)
+            return descriptor, False
+        if size and not (begin and _begins_a_header(begin.split(b"\n")[0][: len(FIRST_BYTES)])):
             raise UsageError(
                 f"path: {path} is not empty, and no trace of schema version {VERSION}. Appending would spoil it; name "
                 "another file, or move this one away."
@@ -294,6 +307,23 @@ def _opened(path: str) -> tuple[int, bool]:
         if isinstance(error, OSError):
             raise UsageError(f"path: {path} cannot be used for a trace: {error}. Name another file.") from error
         raise
+
+
+def _begins_a_header(begin: bytes) -> bool:
+    """Whether these are the first bytes of a header, however few; or all of the fixed ones and more."""
+    return begin.startswith(FIRST_BYTES) or FIRST_BYTES.startswith(begin)
+
+
+def _nothing_but_nuls(descriptor: int, begin: int, size: int) -> bool:
+    """Whether only zeros follow: room in the file that a power cut has left unwritten."""
+    if size - begin > _MOST_NULS:
+        return False
+    while begin < size:
+        room = os.pread(descriptor, 1 << 20, begin)
+        if not room or room.count(0) != len(room):
+            return False
+        begin += len(room)
+    return True
 
 
 def _lock(descriptor: int, path: str) -> None:
