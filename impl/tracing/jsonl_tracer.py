@@ -39,9 +39,8 @@ logger = logging.getLogger("cleancut.trace")
 _PATIENCE = 10.0
 #: Seconds after which a disk that has refused a write is asked again.
 _RETRY = 1.0
-#: No header is as long, nor is a trace of which a power cut has left nothing but room.
+#: No header is as long.
 _HEAD_BYTES = 64 << 10
-_MOST_NULS = 1 << 30
 
 
 class _Flushed(Signal):
@@ -284,10 +283,10 @@ def _opened(path: str) -> tuple[int, bool]:
     try:
         _lock(descriptor, path)
         size = os.fstat(descriptor).st_size
-        # A damaged disk may have lost the very first line, or the end of it.
-        head = os.pread(descriptor, _HEAD_BYTES, 0)
-        begin = head.rstrip(b"\0")
-        if size and b"\n" not in begin and _begins_a_header(begin) and _nothing_but_nuls(descriptor, len(begin), size):
+        # A power cut may have left the very first line short, or room for it, and for all behind it, unwritten.
+        begin = os.pread(descriptor, _HEAD_BYTES, 0).split(b"\n")[0].split(b"\0")[0]
+        after = _behind_the_nuls(descriptor, len(begin), size)
+        if size and _begins_a_header(begin) and after is None:
             logger.warning(
                 "The trace %s held %d bytes and no whole line: what a crash or a power cut left of its first one. It is "
                 "begun anew.",
@@ -295,7 +294,15 @@ def _opened(path: str) -> tuple[int, bool]:
             )  # fmt: skip
             os.ftruncate(descriptor, 0)
             return descriptor, False
-        if size and not (begin and _begins_a_header(begin.split(b"\n")[0][: len(FIRST_BYTES)])):
+        if after is not None and after > len(begin) and _is_a_trace_further_on(descriptor, after):
+            logger.warning(
+                "The trace %s has lost its beginning, as after a power cut: zeros stand there, up to byte %d. It goes on "
+                "behind what is left; a reader wants a copy that begins with a header.",
+                path, after,
+            )  # fmt: skip
+            return descriptor, os.pread(descriptor, 1, size - 1) != b"\n"
+        cut_short = after == len(begin) and FIRST_BYTES.startswith(begin) and _is_a_trace_further_on(descriptor, after)
+        if size and not (begin.startswith(FIRST_BYTES) or cut_short):
             raise UsageError(
                 f"path: {path} is not empty, and no trace of schema version {VERSION}. Appending would spoil it; name "
                 "another file, or move this one away."
@@ -314,16 +321,22 @@ def _begins_a_header(begin: bytes) -> bool:
     return begin.startswith(FIRST_BYTES) or FIRST_BYTES.startswith(begin)
 
 
-def _nothing_but_nuls(descriptor: int, begin: int, size: int) -> bool:
-    """Whether only zeros follow: room in the file that a power cut has left unwritten."""
-    if size - begin > _MOST_NULS:
-        return False
+def _behind_the_nuls(descriptor: int, begin: int, size: int) -> int | None:
+    """Where something other than zeros comes after `begin`; None if there is nothing more."""
     while begin < size:
         room = os.pread(descriptor, 1 << 20, begin)
-        if not room or room.count(0) != len(room):
-            return False
+        if rest := room.lstrip(b"\0"):
+            return begin + len(room) - len(rest)
+        if not room:
+            return None
         begin += len(room)
-    return True
+    return None
+
+
+def _is_a_trace_further_on(descriptor: int, begin: int) -> bool:
+    """Whether the first whole line from here on is one of a trace."""
+    rest = os.pread(descriptor, 1 << 20, begin)
+    return rest.partition(b"\n")[2].startswith(b'{"record":"')
 
 
 def _lock(descriptor: int, path: str) -> None:
