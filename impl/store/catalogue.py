@@ -27,10 +27,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A name that was passed over, and why."""
+    """A name that was passed over, and why. `sequence` and `step` are those of its name, if it is a checkpoint's."""
 
     name: str
     reason: str
+    sequence: int | None = None
+    step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,12 @@ class Catalogue:
     leftovers: tuple[str, ...]
     highest_sequence: int
     clash: str | None = None
+
+    def ignored_above(self, sequence: int, step: int | None = None) -> tuple[Skipped, ...]:
+        """What stands under the name of a newer checkpoint and is none, the newest first; with `step`, of that step."""
+        newer = [entry for entry in self.ignored
+                 if entry.sequence is not None and entry.sequence > sequence and step in (None, entry.step)]  # fmt: skip
+        return tuple(sorted(newer, key=lambda entry: entry.sequence or 0, reverse=True))
 
 
 def scan(files: Files, root: str) -> Catalogue:
@@ -84,7 +92,8 @@ def listing(files: Files, root: str) -> Catalogue:
         elif numbers is None:
             ignored.append(Skipped(name, "not named like a checkpoint"))
         elif kind != "directory":
-            ignored.append(Skipped(name, "named like a checkpoint, but no directory"))
+            what = "a file" if kind == "file" else "a link, a fifo or a device, which is not followed"
+            ignored.append(Skipped(name, f"named like a checkpoint, but no directory: {what}", numbers[1], numbers[0]))
         else:
             step, sequence = numbers
             candidate = Candidate(name, step, sequence)
