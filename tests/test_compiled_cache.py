@@ -1,4 +1,4 @@
-"""What lies in the cache of generated code is looked at before any of it is executed, and written anew if it is wrong."""
+"""The cache of generated code is looked at before any of it is executed, and written anew if it is wrong."""
 
 from __future__ import annotations
 
@@ -105,9 +105,18 @@ def test_a_text_that_fails_leaves_no_half_a_module(cache: Path) -> None:
 def test_case_G22_a_file_is_durable_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Renamed first, a power cut leaves a name without contents."""
     done: list[str] = []
-    fsync, replace = os.fsync, os.replace
-    monkeypatch.setattr(os, "fsync", lambda handle: (done.append("fsync"), fsync(handle)))
-    monkeypatch.setattr(os, "replace", lambda one, other: (done.append("replace"), replace(one, other)))
+
+    def noted(name: str) -> Callable[..., Any]:
+        real = getattr(os, name)
+
+        def call(*arguments: Any) -> Any:
+            done.append(name)
+            return real(*arguments)
+
+        return call
+
+    for name in ("fsync", "replace"):
+        monkeypatch.setattr(os, name, noted(name))
     write_whole(tmp_path / "new" / "x", b"abc")
     assert (tmp_path / "new" / "x").read_bytes() == b"abc"
     assert done == ["fsync", "replace", "fsync"]
@@ -224,5 +233,5 @@ def test_case_G22_a_search_put_aside_that_is_damaged_is_refused_whatever_is_wron
     if name == level_files.DESCRIPTION and (directory / name).read_bytes() == data + b"\n":
         assert engine.search(CUT, FAILURES, resume=True).states == PINNED.states
         return
-    with pytest.raises(ValueError, match="is damaged: .*; remove it and search anew"):
+    with pytest.raises(ValueError, match=r"is damaged: .*; remove it and search anew"):
         engine.search(CUT, FAILURES, resume=True)

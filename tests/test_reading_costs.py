@@ -34,6 +34,10 @@ from impl.store import strict_json
 from impl.store.manifest import TensorRecord
 from impl.store.posix_files import PosixFiles
 from impl.store.tensor_format import stored_form
+from interleavings.errors import TraceUnreadable as ScheduleUnreadable
+from interleavings.trace import read_document
+from interleavings.validation import validate
+from interleavings.validation.live_prompts import HandedOut as HandedOutInTrace
 
 #: Lines of Python for each byte of a document, and bytes of memory.
 LINES_A_BYTE = 16
@@ -55,7 +59,9 @@ class Cost:
         if event == "line":
             self.lines += 1
             if self.lines > self.limit:
-                raise AssertionError(f"more than {self.limit:.0f} lines, at {frame.f_code.co_filename}:{frame.f_lineno}")
+                raise AssertionError(
+                    f"more than {self.limit:.0f} lines, at {frame.f_code.co_filename}:{frame.f_lineno}"
+                )
         return self.local
 
 
@@ -129,7 +135,9 @@ def test_case_G03_a_doubled_key_is_found_by_looking_at_each_name_a_few_times() -
     b"[" * 100_000, b'{"a":' * 100_000, b"[" * 90 + b"]" * 90, b'[{"a":' * 60 + b"1" + b"}]" * 60,
     b"[" + b"1" * 5_000 + b"]", b"1" * 1_000_000, b"-" + b"9" * 500, b"1e999", b"[-1E+0400]", b"1" * 400 + b".5",
 ])  # fmt: skip
-def test_case_G03_what_costs_more_than_its_bytes_or_comes_back_as_something_else_is_no_json_of_ours(text: bytes) -> None:
+def test_case_G03_what_costs_more_than_its_bytes_or_comes_back_as_something_else_is_no_json_of_ours(
+    text: bytes,
+) -> None:
     """Deep nesting ends the stack of whoever walks it, digits cost their square, and 1e999 would be an infinity."""
     with counted_lines(20 * len(text) + 1000), pytest.raises(CheckpointCorrupt, match=r"nested|strict JSON") as refusal:
         strict_json.decode_plain(text, "x.json")
@@ -162,8 +170,10 @@ def test_case_G03_a_shape_of_many_lengths_is_not_multiplied_out() -> None:
     with counted_lines(10_000):
         form = stored_form(TensorRecord("float32", (2**40,) * 1_000_000))
         empty = stored_form(TensorRecord("float32", (2**62,) * 1_000_000 + (0,)))
-    assert form is not None and form.nbytes.bit_length() < 200
-    assert empty is not None and empty.nbytes == 0
+    assert form is not None
+    assert form.nbytes.bit_length() < 200
+    assert empty is not None
+    assert empty.nbytes == 0
 
 
 # -- claims of a file: intervals, datasets, places
@@ -223,7 +233,7 @@ def test_case_G04_owners_in_an_epoch_that_never_ends_are_compared_within_bounds(
     with peak_below(MEMORY_IN_ANY_CASE), counted_lines(LINES_IN_ANY_CASE + 2000 * len(spans)):
         found = balance(spans, HandedOut(2**32, 3, 3, position))
     assert found.handed_out == 3 * 2**32 + position
-    right = found.balanced or len(spans) == 1 and spans[0].epoch == 3 and spans[0].last == 2**32 - 1
+    right = found.balanced or (len(spans) == 1 and spans[0].epoch == 3 and spans[0].last == 2**32 - 1)
     assert not found.balanced or right
     rows = {row for span in spans[:1] if span.epoch == 3 and len(spans) == 1 for row in (span.last + 1,)}
     owned = rows.pop() if rows else None
@@ -298,8 +308,8 @@ def many_entries(chance: random.Random, size: int, documents: dict[str, Any]) ->
     ledger, spares, buffer = (documents[name] for name in ("ledger.json", "spares.json", "buffer.json"))
     for entries in (ledger["entries"], spares["spares"], buffer["slots"]):
         if entries:
-            entries[:] = [{**entries[0], "group": i, "index": i} if "group" in entries[0] else {**entries[0], "index": i}
-                          for i in range(size // 400)]  # fmt: skip
+            group = "group" in entries[0]
+            entries[:] = [{**entries[0], "index": i} | ({"group": i} if group else {}) for i in range(size // 400)]
     documents["loader.json"]["state"].update(dataset_length=2**32, position=chance.randrange(2**32), exhausted=False)
     documents["manifest.json"]["identity"]["dataset_length"] = 2**32
     documents["trainer.json"]["next_group"] = 2**40
@@ -342,7 +352,15 @@ FORGERIES = [claims_of_accounts, many_entries, many_dropped, many_members, deep_
 def forged(checkpoint: Path, seed: int, size: int) -> int:
     """Forge a checkpoint with right digests; the bytes that it then has."""
     chance = random.Random(seed)
-    names = ("manifest.json", "trainer.json", "loader.json", "sampler.json", "ledger.json", "spares.json", "buffer.json")
+    names = (
+        "manifest.json",
+        "trainer.json",
+        "loader.json",
+        "sampler.json",
+        "ledger.json",
+        "spares.json",
+        "buffer.json",
+    )
     documents = {name: json.loads((checkpoint / name).read_bytes()) for name in names}
     for forgery in chance.sample(FORGERIES, chance.choice([1, 1, 2, 3])):
         forgery(chance, size, documents)
@@ -380,3 +398,47 @@ def test_case_G04_any_checkpoint_is_examined_and_refused_at_the_price_of_its_byt
                     await run.checkpointer.close()
 
             asyncio.run(restore())
+
+
+# -- traces
+
+
+def restored_trace(path: Path, **changed: Any) -> Path:
+    """A trace whose only event is a restore that claims something."""
+    run = {"dataset_length": 2**40, "dataset_digest": "d", "seed": 1, "batch_size": 2, "generations": 1, "capacity": 2**40,
+           "sampler": {"name": "in_order", "parameters": {"lookahead": 2**40}}, "remainder": "train", "recovery": True}  # fmt: skip
+    header = {"record": "header", "schema": "cleancut.trace", "version": 1, "segment": "a", "run": run, "process": 1,
+              "host": "h", "monotonic": 1.0, "wall": 1.0}  # fmt: skip
+    fields = {"name": "step_0-1", "sequence": 1, "step": 0, "version": 0, "cursor": -1, "shortfalls": [], "dropped": 0,
+              "loader": [0, 0, False], "pending": [], "ready": [], "spares": [], "fence": 1, **changed}  # fmt: skip
+    event = {"record": "event", "number": 0, "monotonic": 1.0, "wall": 1.0, "action": "restore", "task": None,
+             "fields": fields}  # fmt: skip
+    path.write_text("".join(json.dumps(each) + "\n" for each in (header, event)))
+    return path
+
+
+def test_case_G04_a_restore_in_a_trace_is_followed_at_the_price_of_what_it_names(tmp_path: Path) -> None:
+    """Steps without end were looked at one by one, and a row far out took room for all before it."""
+    claims: list[tuple[dict[str, Any], str]] = [
+        ({"cursor": 2**50}, "steps ahead of the trainer"),
+        ({"spares": [[0, 2**60]]}, "is in no epoch of"),
+        ({"spares": [[0, -1]]}, "is in no epoch of"),
+        ({"spares": [[-1, 5]]}, "is in no epoch of"),
+        ({"spares": [[0, 2**39]], "loader": [0, 2, False]}, ""),
+    ]
+    for changed, why in claims:
+        with peak_below(MEMORY_IN_ANY_CASE), counted_lines(200_000):
+            result = validate([restored_trace(tmp_path / "trace.jsonl", **changed)])
+        assert why in (result.refusal.why if result.refusal else ""), (changed, result.refusal)
+    assert HandedOutInTrace(2**28).again((0, 2**28 - 1)) is False
+
+
+@pytest.mark.parametrize("number", ["1" * 5000, "[" * 100_000])
+def test_case_G03_a_trace_of_a_schedule_is_refused_in_one_line_whatever_its_json_costs(
+    tmp_path: Path, number: str
+) -> None:
+    """A number of thousands of digits is a ValueError that is no JSONDecodeError, and was a traceback."""
+    path = tmp_path / "trace.json"
+    path.write_text('{"format": ' + number + "}")
+    with pytest.raises(ScheduleUnreadable, match="is not a trace: it is no JSON"):
+        read_document(path)

@@ -101,8 +101,8 @@ def test_case_G18_every_error_of_every_read_is_told_as_a_failed_read(root: Path,
 
 def test_case_G18_what_is_said_of_the_process_the_way_and_the_medium_differs() -> None:
     """Who reads it has to know where to look: memory, the mount, the size, or the disk."""
-    said = {number: str(store_error(OSError(number, os.strerror(number)), f"{READING}/x"))
-            for number in (errno.ENOMEM, errno.EFBIG, errno.ESTALE, errno.EIO, errno.EACCES, errno.EMFILE, errno.EBUSY)}  # fmt: skip
+    numbers = (errno.ENOMEM, errno.EFBIG, errno.ESTALE, errno.EIO, errno.EACCES, errno.EMFILE, errno.EBUSY)
+    said = {number: str(store_error(OSError(number, os.strerror(number)), f"{READING}/x")) for number in numbers}
     assert len({text.partition(". ")[2] for text in said.values()}) == len(said)
     assert "no memory left" in said[errno.ENOMEM]
     assert "larger than this process can read" in said[errno.EFBIG]

@@ -11,7 +11,9 @@ from impl import JsonlTracer, UsageError, read_trace
 from impl.tracing.schema import FIRST_BYTES, Header
 
 HEADER = FIRST_BYTES + b'"segment":"ab","run":null,"process":1,"host":"h","monotonic":1.0,"wall":2.0}'
-EVENT = b'{"record":"event","number":0,"monotonic":1.0,"wall":2.0,"action":"dispatch","task":null,"fields":{"group":1}}\n'
+EVENT = (
+    b'{"record":"event","number":0,"monotonic":1.0,"wall":2.0,"action":"dispatch","task":null,"fields":{"group":1}}\n'
+)
 
 
 def traced(path: Path) -> None:
@@ -53,7 +55,8 @@ def test_case_G19_zeros_before_lines_that_were_written_keep_the_lines(
 
 
 @pytest.mark.parametrize("content", [
-    b"\0\0\0hello", b"\0" * 5000 + b"\x7fELF", b"x" + bytes(100), HEADER[:20] + b"x" + bytes(9), bytes(9) + b"\nhello\n",
+    b"\0\0\0hello",
+    b"\0" * 5000 + b"\x7fELF", b"x" + bytes(100), HEADER[:20] + b"x" + bytes(9), bytes(9) + b"\nhello\n",
     HEADER[:20] + bytes(5) + b"x\ny\n", HEADER.replace(b'"version":1', b'"version":2') + bytes(9), b"\n" + bytes(9),
     b"\n", b"{\n  \"a\": 1\n}\n", b"{}\n", b"\0\n\0\n", b"[" + bytes(10),
 ])  # fmt: skip

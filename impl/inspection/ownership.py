@@ -202,6 +202,7 @@ def _compare_under_way(found: Ownership, owners: list[Span], handed_out: HandedO
         return
     firsts, lasts = sorted(span.first for span in owners), sorted(span.last for span in owners)
     by_row = owned <= max(limit, length - position)
+    rows: Iterator[int]
     if by_row:
         rows = (row for row in islice(_rows(pieces), limit) if order.place_of(row) >= position)
     else:

@@ -105,8 +105,8 @@ def survey(
     taken = next((each.candidate.sequence for each in present if each.name == resume.name), 0)
     # Of a resume that is refused, everything may be newer than what the next one takes.
     problems += [
-        f"{entry.name}: {entry.reason}. It is newer than what a resume takes ({resume.name or 'nothing'}), which passes "
-        "over it. Bring the directory itself back under its name, or move this elsewhere."
+        f"{entry.name}: {entry.reason}. It is newer than what a resume takes ({resume.name or 'nothing'}), which "
+        "passes over it. Bring the directory itself back under its name, or move this elsewhere."
         for entry in catalogue.ignored_above(taken)
     ]
     latest = _latest(files, root)
@@ -126,9 +126,7 @@ def survey(
         lock=lock,
         latest=latest,
         leftovers=leftovers,
-        ignored=tuple(
-            (entry.name, entry.reason) for entry in catalogue.ignored if not names.is_leftover(entry.name)
-        ),
+        ignored=tuple((entry.name, entry.reason) for entry in catalogue.ignored if not names.is_leftover(entry.name)),
         problems=tuple(problems),
         notices=tuple(notices),
         not_checked=tuple(text for each in present if each.state == "unreadable" for text in each.problems),

@@ -51,8 +51,11 @@ class Catalogue:
 
     def ignored_above(self, sequence: int, step: int | None = None) -> tuple[Skipped, ...]:
         """What stands under the name of a newer checkpoint and is none, the newest first; with `step`, of that step."""
-        newer = [entry for entry in self.ignored
-                 if entry.sequence is not None and entry.sequence > sequence and step in (None, entry.step)]  # fmt: skip
+        newer = [
+            entry
+            for entry in self.ignored
+            if entry.sequence is not None and entry.sequence > sequence and step in (None, entry.step)
+        ]
         return tuple(sorted(newer, key=lambda entry: entry.sequence or 0, reverse=True))
 
 

@@ -15,9 +15,9 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _NO_HANDLES = frozenset({errno.EMFILE, errno.ENFILE})
 _AWAY = frozenset({
-    errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH, errno.ENOTCONN,
-    errno.ECONNABORTED, errno.ECONNREFUSED, errno.ECONNRESET, errno.ENODEV, errno.ENOLINK, errno.ENOMEDIUM,
-    errno.ESHUTDOWN,
+    errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH,
+    errno.ENOTCONN, errno.ECONNABORTED, errno.ECONNREFUSED, errno.ECONNRESET, errno.ENODEV, errno.ENOLINK,
+    errno.ENOMEDIUM, errno.ESHUTDOWN,
 })  # fmt: skip
 _TOO_LARGE = frozenset({errno.EFBIG, errno.EOVERFLOW})
 #: What the medium says of itself, or the file system of what it keeps there.
@@ -79,8 +79,8 @@ def _of_reading(number: int | None) -> str:
     """What a failed read means, and what to do. Nothing was to be written, so nothing is said of a save."""
     if number in _FORBIDDEN:
         return (
-            "The process may not read it, which says nothing about the checkpoint. Give the process the right to, or run "
-            "as the user that wrote it; nothing was changed."
+            "The process may not read it, which says nothing about the checkpoint. Give the process the right to, or "
+            "run as the user that wrote it; nothing was changed."
         )
     if number in _NO_HANDLES:
         return (
@@ -89,13 +89,14 @@ def _of_reading(number: int | None) -> str:
         )
     if number == errno.ENOMEM:
         return (
-            "The machine has no memory left for it, which says nothing about the checkpoint. Free some, or read it where "
-            "there is more, and try again; nothing was changed."
+            "The machine has no memory left for it, which says nothing about the checkpoint. Free some, or read it "
+            "where there is more, and try again; nothing was changed."
         )
     if number in _AWAY:
         return (
-            "The file system is away, or has been mounted anew: a file server that does not answer, or a device that was "
-            "taken out. That says nothing about the checkpoint. Look at the mount, and try again; nothing was changed."
+            "The file system is away, or has been mounted anew: a file server that does not answer, or a device that "
+            "was taken out. That says nothing about the checkpoint. Look at the mount, and try again; nothing was "
+            "changed."
         )
     if number in _TOO_LARGE:
         return (
@@ -104,10 +105,10 @@ def _of_reading(number: int | None) -> str:
         )
     if number in _MEDIUM:
         return (
-            "The medium or the file system reports that it cannot give back what it holds. Nothing was changed. Look at "
-            "the disk (kernel log, SMART, `fsck` of the file system) and copy away what can still be read."
+            "The medium or the file system reports that it cannot give back what it holds. Nothing was changed. Look "
+            "at the disk (kernel log, SMART, `fsck` of the file system) and copy away what can still be read."
         )
     return (
-        "It could not be read, which does not say what is in it. Nothing was changed. Try again; if it stays, look at the "
-        "disk, the mount and the kernel log."
+        "It could not be read, which does not say what is in it. Nothing was changed. Try again; if it stays, look at "
+        "the disk, the mount and the kernel log."
     )

@@ -89,7 +89,9 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def directories(self) -> frozenset[str]:
         """Every directory in which a listed file lies, at any depth."""
         return frozenset(
-            "/".join(parts[:end]) for parts in (member.split("/") for member in self.files) for end in range(1, len(parts))
+            "/".join(parts[:end])
+            for parts in (member.split("/") for member in self.files)
+            for end in range(1, len(parts))
         )
 
 

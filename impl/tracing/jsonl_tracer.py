@@ -53,9 +53,9 @@ class JsonlTracer:
     """Appends a segment to the trace at `path`; satisfies `Tracer`.
 
     A file that is there already must be a trace of the same schema version: a run that resumes goes on in it. One in
-    which a crash left no whole line, but zeros or the beginning of the first one, is begun anew, which the log says. One
-    writer at a time. Wrong arguments, a file that cannot be opened, another file or another writer raise UsageError,
-    now; nothing is raised later. A Controller closes the tracer of its barrier when the run is over.
+    which a crash left no whole line, but zeros or the beginning of the first one, is begun anew, which the log says.
+    One writer at a time. Wrong arguments, a file that cannot be opened, another file or another writer raise
+    UsageError, now; nothing is raised later. A Controller closes the tracer of its barrier when the run is over.
     """
 
     def __init__(
@@ -288,16 +288,16 @@ def _opened(path: str) -> tuple[int, bool]:
         after = _behind_the_nuls(descriptor, len(begin), size)
         if size and _begins_a_header(begin) and after is None:
             logger.warning(
-                "The trace %s held %d bytes and no whole line: what a crash or a power cut left of its first one. It is "
-                "begun anew.",
+                "The trace %s held %d bytes and no whole line: what a crash or a power cut left of its first one. It "
+                "is begun anew.",
                 path, size,
             )  # fmt: skip
             os.ftruncate(descriptor, 0)
             return descriptor, False
         if after is not None and after > len(begin) and _is_a_trace_further_on(descriptor, after):
             logger.warning(
-                "The trace %s has lost its beginning, as after a power cut: zeros stand there, up to byte %d. It goes on "
-                "behind what is left; a reader wants a copy that begins with a header.",
+                "The trace %s has lost its beginning, as after a power cut: zeros stand there, up to byte %d. It goes "
+                "on behind what is left; a reader wants a copy that begins with a header.",
                 path, after,
             )  # fmt: skip
             return descriptor, os.pread(descriptor, 1, size - 1) != b"\n"

@@ -24,7 +24,7 @@ _FROM_IMAGE = ("crash_and_restore", "crash_and_restore_replay_free")
 
 View = Mapping[str, Any]
 
-#: So far the dispatch cursor may be ahead of the trainer, beside a step for each prompt: steps may have lost all theirs.
+#: So far the dispatch cursor may be ahead of the trainer, beside a step for each prompt: steps may have lost theirs.
 MOST_STEPS = 4096
 
 

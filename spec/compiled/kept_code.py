@@ -51,11 +51,12 @@ def looked_at(dispatcher: Any) -> Any:
     file = getattr(cache, "_cache_file", None)
     if cache is not None and type(file) is IndexDataCacheFile:
         base = file._index_name.removesuffix(".nbi")
-        cache._cache_file = LookedAtFile(file._cache_path, base, file._source_stamp)
+        of: Any = LookedAtFile
+        cache._cache_file = of(file._cache_path, base, file._source_stamp)
     return dispatcher
 
 
-class LookedAtFile(IndexDataCacheFile):  # type: ignore[misc]
+class LookedAtFile(IndexDataCacheFile):
     """numba's cache of one function; nothing is unpickled whose digest does not fit."""
 
     def _load_index(self) -> dict[Any, str]:
