@@ -405,15 +405,20 @@ def test_case_G04_any_checkpoint_is_examined_and_refused_at_the_price_of_its_byt
 
 def restored_trace(path: Path, **changed: Any) -> Path:
     """A trace whose only event is a restore that claims something."""
-    run = {"dataset_length": 2**40, "dataset_digest": "d", "seed": 1, "batch_size": 2, "generations": 1, "capacity": 2**40,
-           "sampler": {"name": "in_order", "parameters": {"lookahead": 2**40}}, "remainder": "train", "recovery": True}  # fmt: skip
+    run = {"dataset_length": 2**40, "dataset_digest": "d", "seed": 1, "batch_size": 2, "generations": 1,
+           "capacity": 2**40, "sampler": {"name": "in_order", "parameters": {"lookahead": 2**40}},
+           "remainder": "train", "recovery": True}  # fmt: skip
     header = {"record": "header", "schema": "cleancut.trace", "version": 1, "segment": "a", "run": run, "process": 1,
               "host": "h", "monotonic": 1.0, "wall": 1.0}  # fmt: skip
     fields = {"name": "step_0-1", "sequence": 1, "step": 0, "version": 0, "cursor": -1, "shortfalls": [], "dropped": 0,
               "loader": [0, 0, False], "pending": [], "ready": [], "spares": [], "fence": 1, **changed}  # fmt: skip
-    event = {"record": "event", "number": 0, "monotonic": 1.0, "wall": 1.0, "action": "restore", "task": None,
-             "fields": fields}  # fmt: skip
-    path.write_text("".join(json.dumps(each) + "\n" for each in (header, event)))
+    section = {"section": 0, "task": None, "kind": "checkpoint"}
+    events = [("request_cut", section), ("open_cut", section), ("restore", fields), ("close_cut", section)]
+    lines = [header]
+    for number, (action, said) in enumerate(events):
+        lines.append({"record": "event", "number": number, "monotonic": 1.0, "wall": 1.0, "action": action,
+                      "task": None, "fields": said})  # fmt: skip
+    path.write_text("".join(json.dumps(each) + "\n" for each in lines))
     return path
 
 
@@ -427,7 +432,7 @@ def test_case_G04_a_restore_in_a_trace_is_followed_at_the_price_of_what_it_names
         ({"spares": [[0, 2**39]], "loader": [0, 2, False]}, ""),
     ]
     for changed, why in claims:
-        with peak_below(MEMORY_IN_ANY_CASE), counted_lines(200_000):
+        with peak_below(MEMORY_IN_ANY_CASE), counted_lines(400_000):
             result = validate([restored_trace(tmp_path / "trace.jsonl", **changed)])
         assert why in (result.refusal.why if result.refusal else ""), (changed, result.refusal)
     assert HandedOutInTrace(2**28).again((0, 2**28 - 1)) is False
