@@ -22,6 +22,7 @@ from . import restart as _restart
 from . import retries as _retries
 from . import samplers as _samplers
 from . import saves as _saves
+from . import snapshots as _snapshots
 from . import spares as _spares
 from . import watchdog as _watchdog
 from .scenario import RUN, Scenario
@@ -36,6 +37,7 @@ SCENARIOS: dict[str, Scenario] = {
         *(_samplers.BY_WEIGHT, _samplers.FIRST_READY, _samplers.IN_A_WINDOW),
         _device.SCENARIO,
         *(_open_step.SCENARIO, _epoch.SCENARIO, _saves.SCENARIO, _restart.SCENARIO),
+        *(_snapshots.SNAPSHOTS, _snapshots.DAMAGED),
     )
 }
 # What has to fail: each shows that the explorer finds the fault that it is about. Asked for by name only.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from impl.barrier import CheckpointBarrier
@@ -28,7 +29,7 @@ from ..errors import Violation
 from ..follower import Coverage, Follower, Remembered, View
 from ..in_words import counted
 from ..refinement import Prompts, follow_cut, image_of_files, image_of_machine, owners_of_files
-from ..refinement.images import handed_out_count
+from ..refinement.images import OutsideOfTheMachine, handed_out_count, reasons_told
 from ..subject import Subject
 from .fake_disk import FakeDisk
 from .readings import register_barrier, register_disk, register_tensors
@@ -85,6 +86,12 @@ class WholeRun:
         self.disk = self.disk_to_write()
         # What the machine has fixed with the end of a window, until it is found in files.
         self.images: list[tuple[View, Prompts]] = []
+        self.outside = OutsideOfTheMachine()
+        # Of each window that is closed: the number of groups named by then, and the reason of each drop.
+        self.closed: list[tuple[int, dict[int | tuple[int, int], str]]] = []
+        self.reasons: dict[int | tuple[int, int], str] = {}
+        # Those of the window whose image was published last.
+        self.saved_reasons: dict[int | tuple[int, int], str] = {}
         self.published: list[str] = []
         self.failed_saves: list[str] = []
         # A task of the run was cancelled from outside, which ends the run.
@@ -161,9 +168,16 @@ class WholeRun:
 
     # -- the run
 
+    @property
+    def checkpointer(self) -> Checkpointer:
+        """The checkpointer of this run."""
+        assert self.controller.checkpointer is not None
+        return self.controller.checkpointer
+
     def trace(self, action: str, /, **fields: Any) -> None:
         """Pass events to the follower; note what was published."""
         self.follower(action, **fields)
+        self.reasons |= reasons_told(action, fields)
         if action == "publish":
             self.published.append(fields["name"])
         elif action == "fail_save":
@@ -196,8 +210,15 @@ class WholeRun:
 
     def on_action(self, action: str, before: Any) -> None:
         """Keep the image that the machine publishes, with the numbers that the prompts have in it."""
+        if action == ("close_window" if self.scope.background else "publish"):
+            self.closed.append((self.prompts.groups_named(), dict(self.reasons)))
+        if action == "fail_save" and self.scope.background:
+            self.closed.pop(0)
         if action == "publish":
-            self.images.append((image_of_machine(before), self.prompts.copy()))
+            next_group, self.saved_reasons = self.closed.pop(0)
+            reasons = frozenset((self.prompts.of_owner(owner), reason) for owner, reason in self.saved_reasons.items())
+            outside = replace(self.outside, next_group=next_group, reasons=reasons)
+            self.images.append((image_of_machine(before, outside), self.prompts.copy()))
 
     def check_published(self, name: str) -> None:
         """One owner for every key behind the loader's cursor, and the machine's image of the same window."""
@@ -213,7 +234,7 @@ class WholeRun:
                 {f"until now, {_named(key)}": ", ".join(self.events_of(key)) or "not handed out" for key in wrong},
             )
         expected, prompts = self.images.pop(0)
-        found = image_of_files(documents, prompts)
+        found = image_of_files(documents, prompts, self.scope.retries)
         if expected != found:
             different = [aspect for aspect in expected if expected[aspect] != found[aspect]]
             raise Violation(
@@ -224,6 +245,9 @@ class WholeRun:
                     "on disk": {aspect: found[aspect] for aspect in different},
                 },
             )
+        self.outside = replace(
+            self.outside, parent=name, anchor=name if found["kind"] == "full" else self.outside.anchor
+        )
 
     def events_of(self, key: tuple[int, int]) -> list[str]:
         """What happened to a key, and when its checkpoint was read: for the report of a failure."""
