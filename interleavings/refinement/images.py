@@ -56,7 +56,7 @@ def image_of_machine(state: Any, outside: OutsideOfTheMachine) -> View:
         "failures": frozenset((p, state.image_tries[p]) for p in pending if state.image_tries[p]),
         "ledger": frozenset((p, LEDGER_SAYS[e]) for p, e in enumerate(state.image_ledger) if e != NO_ENTRY),
         "ready": ready,
-        "spares": tuple(p for p, e in enumerate(state.image_spare) if e),
+        "spares": frozenset(p for p, e in enumerate(state.image_spare) if e),
         "trained": frozenset(p for p, e in enumerate(state.image_account) if e == TRAINED),
         "dropped": frozenset(p for p, e in enumerate(state.image_account) if e == DROPPED),
         "stamps": frozenset((p, e) for p, e in enumerate(state.image_stamp) if e >= 0),
@@ -98,7 +98,7 @@ def image_of_files(documents: Mapping[str, Any], prompts: Prompts, retries: int)
         "failures": _failures(entries, trainer["budgets"], prompts, retries),
         "ledger": frozenset((p, e["phase"].upper()) for p, e in entries.items()),
         "ready": frozenset(slots),
-        "spares": tuple(_number(s, prompts) for s in documents["spares.json"]["spares"]),
+        "spares": frozenset(_number(s, prompts) for s in documents["spares.json"]["spares"]),
         "trained": frozenset(
             prompts.of_key((span["epoch"], index))
             for span in trainer["accounts"]["trained"]

@@ -10,6 +10,7 @@ the end every prompt was trained once by it, or dropped.
 from __future__ import annotations
 
 import asyncio
+import marshal
 from collections.abc import Coroutine, Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -73,6 +74,14 @@ class Point:
     numbers: Prompts
     outside: OutsideOfTheMachine
     reasons: Mapping[int | tuple[int, int], str]
+
+    def content(self) -> tuple[Any, ...]:
+        """What a state of the explorer holds of it: of the machine the values alone.
+
+        Which vectors two states of the machine share depends on what a process has worked out before.
+        """
+        values = [tuple(value) if isinstance(value, tuple) else value for value in self.state]
+        return (marshal.dumps(values, 2), self.numbers, self.outside, self.reasons)
 
 
 class Life(WholeRun):
@@ -301,6 +310,7 @@ def run_with_crashes(
         register_barrier()
         register_tensors()
         register_disk()
+        register_walker(Point, Point.content)
         register_walker(Survivors, lambda survivors: (survivors.disk, survivors.identity()))
         return (lives_of or Lives)(scope, model, coverage, generation_seconds, life_of, config).subject()
 

@@ -64,3 +64,21 @@ SCENARIO = whole_run(
     data_retries=1,
     backoff=1.0,
 )
+CANCELLED_SCOPE = CutScope(
+    batches=1, batch_size=1, lookahead=0, saves=1, crashes=0, failures=2, retries=1, background=1, failed_saves=1
+)
+CANCELLED = whole_run(
+    "retries_cancelled",
+    "1 group that fails once and is tried again, with a save, of which any task is cancelled at any point",
+    CANCELLED_SCOPE,
+    cut_model(CANCELLED_SCOPE),
+    Pinned(states=1_536, schedules=243_049_256),
+    turns=False,
+    quick=False,
+    cancels=1,
+    timers="anytime",
+    run_of=Retries,
+    save_period=1,
+    data_retries=1,
+    backoff=1.0,
+)

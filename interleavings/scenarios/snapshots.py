@@ -135,7 +135,7 @@ SNAPSHOTS = run_with_crashes(
 )
 DAMAGED = run_with_crashes(
     "damaged",
-    "2 prompts, saved as they are ready and as they are trained; a crash anywhere, with which the newest trainer's file is damaged",
+    "2 prompts, saved as they become ready and are trained; a crash anywhere damages the newest trainer's file",
     CutScope(batches=2, batch_size=1, lookahead=0, saves=6, crashes=1, snapshots=2),
     Pinned(states=3_163, schedules=217_446_896_289),
     generation_seconds=0.0,

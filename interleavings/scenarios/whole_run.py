@@ -19,6 +19,7 @@ from impl.controller import Controller, ControllerConfig
 from impl.errors import CleancutError
 from impl.loader import PromptLoader
 from impl.samplers import InOrderSampler, ReadyFirstSampler, Sampler, WeightFifoSampler, WindowedSampler
+from impl.store import names
 from impl.store.lock import WriterIdentity
 from impl.trainer_state import TrainerState
 from spec.cut import IN_ORDER, READY_FIRST, WEIGHT_FIFO, CutScope
@@ -28,7 +29,7 @@ from spec.cut.state import OUTSIDE_WINDOW
 from ..errors import Violation
 from ..follower import Coverage, Follower, Remembered, View
 from ..in_words import counted
-from ..refinement import Prompts, follow_cut, image_of_files, image_of_machine, owners_of_files
+from ..refinement import Prompts, follow_cut, follow_silent_cut, image_of_files, image_of_machine, owners_of_files
 from ..refinement.images import OutsideOfTheMachine, handed_out_count, reasons_told
 from ..subject import Subject
 from .fake_disk import FakeDisk
@@ -76,6 +77,7 @@ class WholeRun:
         coverage: Coverage,
         failing: frozenset[int],
         turns: bool,
+        traced: bool = True,
         **config: Any,
     ) -> None:
         import torch
@@ -83,6 +85,9 @@ class WholeRun:
         self.scope = scope
         self.prompts = self.numbers()
         self.follower = self.follow(model, coverage)
+        # Without a tracer the machine is followed by what shows alone, and published is what newly lies on the disk.
+        self.silent = None if traced else follow_silent_cut(model, lambda: self.controller, self.prompts)
+        self.read_back: set[str] = set()
         self.disk = self.disk_to_write()
         # What the machine has fixed with the end of a window, until it is found in files.
         self.images: list[tuple[View, Prompts]] = []
@@ -143,7 +148,7 @@ class WholeRun:
 
     def barrier(self) -> CheckpointBarrier:
         """The barrier of this run, with the follower as its tracer."""
-        return CheckpointBarrier(trace=self.trace)
+        return CheckpointBarrier(trace=self.trace if self.silent is None else None)
 
     def loader(self) -> PromptLoader:
         """The loader of this run."""
@@ -162,9 +167,15 @@ class WholeRun:
             raise
         except CleancutError as error:
             # The background task of a save was cancelled before it wrote: whoever asks next learns of it.
-            if not any(name in str(error) for name in self.failed_saves):
+            if not self.tells_of_a_failed_save(error):
                 raise
             self.cancelled = True
+
+    def tells_of_a_failed_save(self, error: CleancutError) -> bool:
+        """Whether an error is that of a save which the events, or without them the statistics, say has failed."""
+        if self.silent is not None:
+            return self.checkpointer.statistics().failed > 0 and "background task was cancelled" in str(error)
+        return any(name in str(error) for name in self.failed_saves)
 
     # -- the run
 
@@ -198,6 +209,13 @@ class WholeRun:
 
     def observe(self) -> Any:
         """Follow the step; compare every new checkpoint with the machine's image, and count its owners."""
+        if self.silent is not None:
+            possible = self.silent.observe()
+            on_disk = {name for name in self.disk.listdir(DIRECTORY) if names.parse_checkpoint_name(name)}
+            for name in sorted(on_disk - self.read_back):
+                self.check_owners(name, self.disk.documents(f"{DIRECTORY}/{name}"))
+            self.read_back = on_disk
+            return possible
         state = self.follower.observe(self.on_action)
         for name in self.published:
             self.check_published(name)
@@ -220,9 +238,8 @@ class WholeRun:
             outside = replace(self.outside, next_group=next_group, reasons=reasons)
             self.images.append((image_of_machine(before, outside), self.prompts.copy()))
 
-    def check_published(self, name: str) -> None:
-        """One owner for every key behind the loader's cursor, and the machine's image of the same window."""
-        documents = self.disk.documents(f"{DIRECTORY}/{name}")
+    def check_owners(self, name: str, documents: Mapping[str, Any]) -> None:
+        """One owner for every key behind the loader's cursor, and for no other."""
         owners = owners_of_files(documents)
         handed_out = self.prompts.handed_out(handed_out_count(documents))
         wrong = {key: owners.get(key, []) for key in handed_out if len(owners.get(key, [])) != 1}
@@ -233,6 +250,11 @@ class WholeRun:
                 f"in {name} " + "; ".join(_owners_in_words(key, who) for key, who in wrong.items()),
                 {f"until now, {_named(key)}": ", ".join(self.events_of(key)) or "not handed out" for key in wrong},
             )
+
+    def check_published(self, name: str) -> None:
+        """One owner for every key behind the loader's cursor, and the machine's image of the same window."""
+        documents = self.disk.documents(f"{DIRECTORY}/{name}")
+        self.check_owners(name, documents)
         expected, prompts = self.images.pop(0)
         found = image_of_files(documents, prompts, self.scope.retries)
         if expected != found:
@@ -264,17 +286,22 @@ class WholeRun:
         """The run trained or dropped everything and left nothing behind; one that was cancelled, what it must."""
         if self.cancelled:
             return self.left_behind()
-        view = self.follower.state
-        if not machine.progress or not machine.progress.finished(view):
-            return f"the run ended, but the machine is not finished: {view}"
+        assert machine.progress is not None
+        if not any(machine.progress.finished(state) for state in self.possible_states()):
+            return f"the run ended, but the machine is not finished: {self.possible_states()[0]}"
         return self.left_behind()
+
+    def possible_states(self) -> tuple[Any, ...]:
+        """Where the machine may be: one state if it is told what happens."""
+        return (self.follower.state,) if self.silent is None else tuple(self.silent.states)
 
     def left_behind(self) -> str | None:
         """What a run must have seen to, however it ends: images past their window, tasks, permits, the barrier."""
         controller = self.controller
         core, in_flight = controller.barrier._core, controller.generation.in_flight
         wrong = {
-            "windows never published": len(self.images) + (self.follower.state.window != OUTSIDE_WINDOW),
+            "windows never published": len(self.images)
+            + all(state.window != OUTSIDE_WINDOW for state in self.possible_states()),
             "generations still running": len(controller.generation.running),
             "in-flight permits not given back": in_flight.capacity - in_flight.free,
             "buffer permits that belong to no slot": controller.buffer.statistics()["permits_held"],
@@ -298,6 +325,14 @@ def _owners_in_words(key: tuple[int, int], owners: list[str]) -> str:
     return f"{_named(key)} has {counted(len(owners), 'owner')}, {' and '.join(owners)}, where it must have exactly one"
 
 
+def untraced(scenario: Scenario, pinned: Pinned) -> Scenario:
+    """The same run without a tracer, as production runs it."""
+    assert scenario.without_tracer is not None
+    made = scenario.without_tracer()
+    sentence = f"the run of {scenario.name}, without a tracer"
+    return replace(made, name=f"{scenario.name}_untraced", sentence=sentence, pinned=pinned, quick=False, told=False)
+
+
 def whole_run(
     name: str,
     sentence: str,
@@ -313,6 +348,7 @@ def whole_run(
     timers: Timers = "idle",
     horizon: float = 0.0,
     variants: tuple[str, ...] = (),
+    traced: bool = True,
     **config: Any,
 ) -> Scenario:
     """A scenario of a whole run; the groups in `failing` fail at every attempt. `variants` are those of the `model`.
@@ -327,9 +363,25 @@ def whole_run(
         register_tensors()
         register_disk()
         register_waits()
-        run = run_of(scope, model, coverage, failing, turns, **config)
+        run = run_of(scope, model, coverage, failing, turns, traced, **config)
         return Subject(run.main(), observe=run.observe, finish=run.finish, horizon=horizon, narrate=run.narrate)
 
+    def without_tracer() -> Scenario:
+        options: dict[str, Any] = {"failing": failing, "turns": turns, "run_of": run_of, "cancels": cancels, **config}
+        options |= {"timers": timers, "horizon": horizon, "variants": variants, "traced": False}
+        return whole_run(name, sentence, scope, model, None, **options)
+
     return Scenario(
-        name, sentence, machine, scope, cancels, program_of, run_of.claims, pinned, quick, timers, variants=variants
+        name=name,
+        sentence=sentence,
+        machine=machine,
+        scope=scope,
+        cancels=cancels,
+        program_of=program_of,
+        claims=run_of.claims,
+        pinned=pinned,
+        quick=quick,
+        timers=timers,
+        variants=variants,
+        without_tracer=without_tracer,
     )
