@@ -15,9 +15,10 @@ import pytest
 from impl.barrier.admission import ENDED, AdmissionCore
 from impl.barrier.asyncio_sections import MutationSection
 from impl.checkpointer import Checkpointer
-from impl.checkpointing import artifacts, checkpointer
+from impl.checkpointing import artifacts
 from impl.checkpointing import documents as doc
-from impl.checkpointing.artifacts import accounts_document, ledger_document
+from impl.checkpointing.capture import Anchor
+from impl.checkpointing.ledger_documents import accounts_document, ledger_document
 from impl.controller.progress import Progress
 from impl.controller.saves import SaveSchedule
 from impl.store.reader import CheckpointReader
@@ -140,7 +141,7 @@ def test_a_snapshot_that_calls_itself_its_anchor_after_a_restore_is_found(monkey
 
     async def restore(saver: Checkpointer, *arguments: Any, **options: Any) -> Any:
         restored = await original(saver, *arguments, **options)
-        saver._anchor = checkpointer.Anchor(restored.name, restored.version)
+        saver._anchor = Anchor(restored.name, restored.version)
         return restored
 
     monkeypatch.setattr(Checkpointer, "restore", restore)

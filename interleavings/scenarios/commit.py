@@ -62,7 +62,7 @@ class LateCommits(WholeRun):
         if missing:
             raise Violation(
                 "last_save_holds_what_was_ready",
-                f"{newest}, the last save, has not the groups {sorted(missing)}, which were ready when it was asked for",
+                f"{newest}, the last save, has not the groups {sorted(missing)}, which were ready before it",
             )
 
     def finish(self) -> str | None:

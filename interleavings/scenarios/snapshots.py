@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from impl import steps
+from impl.checkpointer import PendingSave
 from spec.cut import CutScope
 
 from .crash_images import Tree
@@ -72,6 +73,7 @@ class StepByStep(Life):
         self.asking_for_snapshot = True
         pending = await self.checkpointer.begin_snapshot()
         self.asking_for_snapshot = False
+        assert isinstance(pending, PendingSave)
         await pending.durable()
 
     def is_snapshot(self, opened: Mapping[str, Any]) -> bool:
