@@ -112,6 +112,7 @@ class Controller:
                 counters=self.progress,
                 generations=self.config.generations,
                 recovery=self.config.recovery,
+                accept_dataset=self.config.accept_dataset,
             )
         self._tell_tracer()
         self._supervisor = Supervisor()
