@@ -22,7 +22,7 @@ from .barrier import UNSET, CheckpointBarrier, CheckpointSection, Cut, Immediate
 from .barrier.admission import ENDED, NEW, Ticket
 from .barrier.arguments import seconds
 from .barrier.asyncio_sections import AsyncioSection
-from .barrier.front_end import Section as AnySection
+from .barrier.section import Section as AnySection
 from .errors import BarrierReentered, StaleCut, UsageError
 from .wakeup import Wakeup
 

@@ -35,4 +35,4 @@ def tensor_content(tensor: torch.Tensor) -> object:
         return ["quantized", scale, tensor_content(found.int_repr())]
     on_host = found.resolve_conj().resolve_neg().cpu().contiguous()
     elements = on_host.reshape(-1).view(torch.uint8).numpy()
-    return [str(found.dtype), tuple(found.shape), sha256(elements).hexdigest()]
+    return [str(found.dtype), tuple(found.shape), sha256(elements.data).hexdigest()]

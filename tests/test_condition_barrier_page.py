@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ def test_case_G43_the_page_names_the_step_that_the_trace_shows() -> None:
     result = interleavings.explore(names["writers_and_a_checkpoint"](names["ConditionBarrier"]), cancels=1)
     assert (str(result.verdict), cancelled_steps(result)) == ("fails", [("saver", "ConditionBarrier.checkpoint")])
     assert "cancelled: saver in ConditionBarrier.checkpoint" in SECTION
+    assert result.failure is not None
     blocked = {task["task"]: task["at"] for task in result.failure.details["blocked"]}
     assert blocked.keys() == {"main", "writer-2"}
     assert "mutation" in blocked["writer-2"]
@@ -50,19 +52,19 @@ def test_case_G43_mending_the_way_out_alone_leaves_the_deadlock() -> None:
     """The cause that the page named before, as a mutant: a barrier that leaves without an await is stopped as well."""
     names = of_the_page()
 
-    class LeavesAtOnce(names["ConditionBarrier"]):  # type: ignore[misc]
-        @asynccontextmanager
-        async def mutation(self) -> Any:
-            async with self.condition:
-                await self.condition.wait_for(lambda: not self.checkpointing)
-                self.writers += 1
-            try:
-                yield
-            finally:
-                self.writers -= 1
-                for waiter in self.condition._waiters:  # notify_all without the lock, and so without an await
-                    if not waiter.done():
-                        waiter.set_result(True)
+    @asynccontextmanager
+    async def mutation(self: Any) -> AsyncIterator[None]:
+        async with self.condition:
+            await self.condition.wait_for(lambda: not self.checkpointing)
+            self.writers += 1
+        try:
+            yield
+        finally:
+            self.writers -= 1
+            for waiter in self.condition._waiters:  # notify_all without the lock, and so without an await
+                if not waiter.done():
+                    waiter.set_result(True)
 
-    result = interleavings.explore(names["writers_and_a_checkpoint"](LeavesAtOnce), cancels=1)
+    leaves_at_once = type("LeavesAtOnce", (names["ConditionBarrier"],), {"mutation": mutation})
+    result = interleavings.explore(names["writers_and_a_checkpoint"](leaves_at_once), cancels=1)
     assert (str(result.verdict), cancelled_steps(result)[0][0]) == ("fails", "saver")

@@ -64,13 +64,15 @@ def performed(ledger: Ledger, cut: Cut, made: list[Admission], operation: Operat
             case "drop":
                 return ledger.drop(cut, number, "failed")
             case "drop_batch":
-                return ledger.drop_batch(cut, keys, "remainder")
+                ledger.drop_batch(cut, keys, "remainder")
+                return None
             case "replace":
                 return ledger.replace(cut, number, keys[0], None, step)
             case "fail":
                 return ledger.fail_attempt(cut, number, "transient")
             case _:
-                return ledger.load(cut, ledger.snapshot(cut, ()))
+                ledger.load(cut, ledger.snapshot(cut, ()))
+                return None
     except InvariantViolated:
         return InvariantViolated
 
@@ -89,7 +91,8 @@ def expected(naive: NaiveLedger, made: list[Admission], operation: Operation) ->
             case "drop":
                 return naive.drop(number, "failed")
             case "drop_batch":
-                return naive.drop_batch(keys, "remainder")
+                naive.drop_batch(keys, "remainder")
+                return None
             case "replace":
                 return naive.replace(number, keys[0], step)
             case "fail":

@@ -108,7 +108,8 @@ def test_a_scrape_costs_the_same_however_many_prompts_were_dropped() -> None:
         def __iter__(self) -> Any:
             raise AssertionError("the scrape walks through every dropped prompt")
 
-        __getitem__ = __iter__
+        def __getitem__(self, place: Any) -> Any:
+            raise AssertionError("the scrape looks at a dropped prompt")
 
     barrier = CheckpointBarrier()
     ledger = Ledger(barrier)
