@@ -63,7 +63,14 @@ class FileRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tensors: dict[str, TensorRecord] | None
 
 
-class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AcceptedDataset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A change of the dataset that a restore was told to accept: of which checkpoint, and the digest it had."""
+
+    checkpoint: str
+    dataset_digest: str
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One checkpoint. `sequence` orders checkpoints; `step` does not, since a run may go back and save it again.
 
     `parent` is the checkpoint that was newest in the writing run; `anchor` is the full save whose trainer state belongs
@@ -80,6 +87,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     identity: Identity
     counts: dict[str, Count]
     files: dict[str, FileRecord]
+    #: Of the runs that this one goes on from, oldest first. Rows in the buffer may be of a dataset from before.
+    accepted: tuple[AcceptedDataset, ...] = ()
 
     @property
     def name(self) -> str:
