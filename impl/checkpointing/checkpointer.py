@@ -24,7 +24,7 @@ from ..seen_out import seen_out
 from ..store.checkpoint_store import CheckpointStore, Draft
 from ..store.files import Files
 from ..store.lock import WriterIdentity
-from ..store.manifest import Identity, Kind
+from ..store.manifest import AcceptedDataset, Identity, Kind
 from ..store.posix_files import PosixFiles
 from .artifacts import check_savable, identity_of, name_run
 from .capture import Anchor, Captured, CapturedTrainer, read_cut
@@ -87,6 +87,7 @@ class Checkpointer:
         self._background: asyncio.Task[Written] | None = None
         self._newest: str | None = None
         self._anchor: Anchor | None = None
+        self._accepted: tuple[AcceptedDataset, ...] = ()
         self._log = SaveLog()
         self._restoring = False
         # Why no work is accepted: a failed restore, until one succeeds.
@@ -108,19 +109,22 @@ class Checkpointer:
         counters: CountersPart | None = None,
         generations: int | None = None,
         recovery: bool = True,
+        accept_dataset: bool = False,
     ) -> None:
         """Name the parts of the run. Refuses at once what a save could not write later.
 
         `counters` is whoever moves the trainer's version; without it `HeldCounters` are used, which the caller moves
         through `checkpointer.counters`. Without a `pool` an empty one is written, and a checkpoint that holds spares
         is not restored. `generations` is the size of a group, part of the identity. Without `recovery` a save holds
-        the trainer and its version alone, and a restore takes up no more.
+        the trainer and its version alone, and a restore takes up no more. `accept_dataset` says that the content of
+        the dataset was changed on purpose, with as many rows as before: checkpoints of before are restored, and each
+        manifest from then on names them in `accepted`.
         """
         if self._parts is not None:
             raise UsageError("attach() was called twice. A checkpointer saves one run; make another one for another.")
         counters = HeldCounters() if counters is None else counters
         pool = NoPool() if pool is None else pool
-        parts = Participants(ledger, loader, sampler, buffer, counters, generations, recovery, pool)
+        parts = Participants(ledger, loader, sampler, buffer, counters, generations, recovery, pool, accept_dataset)
         parts.require_good()
         check_savable(sampler, loader, buffer.plane)
         parts.require_barrier(self.barrier)
@@ -219,6 +223,7 @@ class Checkpointer:
             parent=self._newest,
             anchor=self._anchor.name if kind == "rollout" and self._anchor else None,
             identity=self._identity,
+            accepted=self._accepted,
         )
 
     def _ended(
@@ -301,6 +306,7 @@ class Checkpointer:
         self._unusable = None
         self._newest = plan.restored.name
         self._anchor = Anchor(plan.anchor, plan.counters.version)
+        self._accepted = plan.accepted
         return plan.restored
 
     def _reading(
@@ -311,7 +317,7 @@ class Checkpointer:
         expected = Expected.of(parts, self._identity)
         if parts.recovery:
             return lambda: read_plan(self._store, expected, step, load_buffer, with_trainer=with_trainer)
-        return lambda: read_trainer_plan(self._store, expected.identity, step, with_trainer=with_trainer)
+        return lambda: read_trainer_plan(self._store, expected, step, with_trainer=with_trainer)
 
     def latest(self) -> CheckpointInfo | None:
         """The newest checkpoint whose manifest and lengths are right; None if there is none at all.
@@ -394,7 +400,8 @@ class Checkpointer:
         """Open the store unless it holds another run's checkpoints; one job, which no cancellation can halve."""
         self._store.open()
         try:
-            require_own_directory(self.directory, self._store.newest_known, self._identity)
+            accept = self._attached().accept_dataset
+            require_own_directory(self.directory, self._store.newest_known, self._identity, accept)
         except BaseException:
             self._store.close()
             raise

@@ -16,26 +16,23 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from ..accounts import AccountsSnapshot
-from ..errors import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatible, CleancutError
+from ..errors import CheckpointCorrupt, CheckpointIncompatible, CleancutError
 from ..in_words import counted
 from ..keys import Key
 from ..ledger import LedgerSnapshot, Phase
 from ..loader import LoaderState
 from ..loader import check_place as check_place_of_a_prompt_loader
 from ..permutation import EpochOrder
-from ..rows_index import ROWS_FILES, ROWS_INDEX, RowsIndex, key_of, rows_index
 from ..samplers import InOrderSampler, ReadyFirstSampler, SamplerState, WeightFifoSampler, WindowedSampler
 from ..samplers.step_sampler import check_counts as check_counts_of_a_sampler
 from ..store import strict_json
 from ..store.manifest import Manifest
-from ..store.reader import CheckpointReader
 from . import documents as doc
 from .artifacts import OF_THE_DATA
 from .ledger_documents import accounts_snapshot, ledger_snapshot
 from .validation import (
     Documents,
     cursor_of,
-    differing_fields,
     is_of_a_prompt_loader,
     prompt_loader_place,
     rebuilt_state,

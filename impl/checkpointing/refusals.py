@@ -11,6 +11,7 @@ from ..barrier import CheckpointBarrier, Unset
 from ..errors import CheckpointIncompatible, UsageError
 from ..store.lock import WriterIdentity
 from .participants import BufferPart
+from .validation import identity_as_here
 
 if TYPE_CHECKING:
     from ..store.manifest import Identity
@@ -63,9 +64,13 @@ def require_still(barrier: CheckpointBarrier, buffer: BufferPart) -> None:
         )
 
 
-def require_own_directory(directory: str, newest: Known | None, identity: Identity | None) -> None:
+def require_own_directory(
+    directory: str, newest: Known | None, identity: Identity | None, accept_dataset: bool = False
+) -> None:
     """Refuse a directory that holds another run's checkpoints."""
-    if newest is not None and newest.identity != identity:
+    if newest is None:
+        return
+    if identity is None or identity_as_here(newest.identity, identity, accept_dataset) != identity:
         raise CheckpointIncompatible(
             f"{directory} holds checkpoints of another run: {newest.name} has {newest.identity}, this run has "
             f"{identity}. Saving here would remove them in time. Use another directory."

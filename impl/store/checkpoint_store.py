@@ -27,7 +27,7 @@ from .durable_file import make_directory, remove_tree, replace_whole
 from .failures import translated
 from .files import Files
 from .lock import WriterIdentity, WriterLock
-from .manifest import SCHEMA, Count, Identity, Kind, Manifest
+from .manifest import SCHEMA, AcceptedDataset, Count, Identity, Kind, Manifest
 from .reader import CheckpointReader
 from .staging import StagedDirectory
 
@@ -44,6 +44,7 @@ class Draft:
     parent: str | None
     anchor: str | None
     identity: Identity
+    accepted: tuple[AcceptedDataset, ...] = ()
 
     @property
     def name(self) -> str:
@@ -207,6 +208,7 @@ class CheckpointStore:
                 identity=draft.identity,
                 counts=dict(counts),
                 files=dict(sorted(staged.records.items())),
+                accepted=draft.accepted,
             )
             staged.seal(manifest)
         return manifest

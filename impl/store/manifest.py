@@ -64,7 +64,14 @@ class FileRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tensors: dict[str, TensorRecord] | None
 
 
-class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AcceptedDataset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A change of the dataset that a restore was told to accept: of which checkpoint, and the digest it had."""
+
+    checkpoint: str
+    dataset_digest: str
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One checkpoint. `sequence` orders checkpoints; `step` does not, since a run may go back and save it again.
 
     `parent` is the checkpoint that was newest in the writing run; `anchor` is the full save whose trainer state belongs
@@ -81,11 +88,21 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     identity: Identity
     counts: dict[str, Count]
     files: dict[str, FileRecord]
+    #: Of the runs that this one goes on from, oldest first. Rows in the buffer may be of a dataset from before.
+    accepted: tuple[AcceptedDataset, ...] = ()
 
     @property
     def name(self) -> str:
         """The name of the directory this manifest was published under."""
         return names.checkpoint_name(self.step, self.sequence)
+
+    def directories(self) -> frozenset[str]:
+        """Every directory in which a listed file lies, at any depth."""
+        return frozenset(
+            "/".join(parts[:end])
+            for parts in (member.split("/") for member in self.files)
+            for end in range(1, len(parts))
+        )
 
 
 def encode_manifest(manifest: Manifest) -> tuple[bytes, bytes]:
