@@ -35,6 +35,7 @@ class TrainerPlan:
 
     restored: Restored
     anchor: str
+    run: str | None
     fence: int
     counters: Counters
     cursor: int | None
@@ -133,4 +134,4 @@ def _plan(store: CheckpointStore, reader: CheckpointReader, identity: Identity, 
         "the data begins anew.",
     )
     anchor = manifest.anchor or reader.name
-    return TrainerPlan(restored, anchor, manifest.fence, Counters(version, step), cursor, taken)
+    return TrainerPlan(restored, anchor, manifest.run, manifest.fence, Counters(version, step), cursor, taken)
