@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ..errors import (
@@ -357,9 +356,16 @@ class CheckpointStore:
             for name in going:
                 # Missing: an abandoned name that never came to be, or somebody removed it by hand.
                 doomed = f"{names.DELETING_PREFIX}{name}"
-                with suppress(FileNotFoundError):
+                try:
                     self._files.rename(f"{self.root}/{name}", f"{self.root}/{doomed}")
                     self._doomed[doomed] = None
+                except FileNotFoundError:
+                    pass
+                except OSError as error:
+                    if not self._is_there(f"{self.root}/{doomed}"):
+                        raise
+                    # Somebody's. The others go all the same; this one is asked about again by the next writer.
+                    _log.warning("%s/%s stays: %s is there, and is not ours: %s", self.root, name, doomed, error)
                 self._known.pop(name, None)
                 self._abandoned.pop(name, None)
             if going:
