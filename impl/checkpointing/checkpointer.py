@@ -26,6 +26,7 @@ from ..store.files import Files
 from ..store.lock import WriterIdentity
 from ..store.manifest import AcceptedDataset, Identity, Kind
 from ..store.posix_files import PosixFiles
+from ..store.retention import UNNAMED
 from .artifacts import check_savable, identity_of, name_run
 from .capture import Anchor, Captured, CapturedTrainer, read_cut
 from .participants import (
@@ -41,7 +42,14 @@ from .participants import (
 )
 from .pending import CheckpointInfo, PendingSave, SaveStatistics, SnapshotSkipped
 from .publication import Publication, Written, failure_of
-from .refusals import require_choice, require_own_directory, require_settings, require_still, require_trainer
+from .refusals import (
+    require_choice,
+    require_own_directory,
+    require_settings,
+    require_still,
+    require_trainer,
+    warn_of_another_life,
+)
 from .restoring import Expected, Plan, Restored, newest_valid, read_plan
 from .save_log import CheckpointerStatistics, SaveLog, report_save
 from .trainer_only import TrainerPlan, read_trainer_plan
@@ -88,6 +96,8 @@ class Checkpointer:
         self._newest: str | None = None
         self._anchor: Anchor | None = None
         self._accepted: tuple[AcceptedDataset, ...] = ()
+        # What all saves of the run have in common, over its restores. UNSET: neither saved nor restored anything yet.
+        self._run: str | Unset = UNSET
         self._log = SaveLog()
         self._restoring = False
         # Why no work is accepted: a failed restore, until one succeeds.
@@ -216,6 +226,9 @@ class Checkpointer:
 
     def _draft(self, kind: Kind, captured: Captured | CapturedTrainer) -> Draft:
         assert self._identity is not None
+        if isinstance(self._run, Unset):
+            self._run = self._store.claim_token
+            warn_of_another_life(self.directory, self._store.newest_known)
         return Draft(
             step=captured.counters.step,
             sequence=self._store.take_sequence(),
@@ -224,6 +237,7 @@ class Checkpointer:
             anchor=self._anchor.name if kind == "rollout" and self._anchor else None,
             identity=self._identity,
             accepted=self._accepted,
+            run=self._run,
         )
 
     def _ended(
@@ -242,7 +256,7 @@ class Checkpointer:
             if (error := failure_of(task, publication.draft.name)) is None:
                 self._note_success(publication, pending, figures, task.result())
             elif not pending.done:
-                self._log.failed(pending, error)
+                self._log.failed(pending, error, in_doubt=self._store.is_in_doubt(publication.draft.name))
                 self.barrier.emit("fail_save", name=publication.draft.name)
         finally:
             self._turn.release()
@@ -305,6 +319,7 @@ class Checkpointer:
             self._restoring = False
         self._unusable = None
         self._newest = plan.restored.name
+        self._run = plan.run or UNNAMED
         self._anchor = Anchor(plan.anchor, plan.counters.version)
         self._accepted = plan.accepted
         return plan.restored

@@ -122,6 +122,7 @@ class Plan:
 
     restored: Restored
     anchor: str
+    run: str | None
     fence: int
     counters: Counters
     sampler_state: Any
@@ -337,6 +338,7 @@ def _plan(
     return Plan(
         restored=restored,
         anchor=manifest.anchor or reader.name,
+        run=manifest.run,
         fence=manifest.fence,
         counters=counters,
         sampler_state=sampler_state,
