@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         GenerationRequest,
         RestoredFrom,
         RunReport,
+        SaveFailure,
         TrainBatch,
         TrainGroup,
     )
@@ -99,6 +100,7 @@ _LOADED_AT_FIRST_USE = {
     "GenerationRequest": "controller",
     "RestoredFrom": "controller",
     "RunReport": "controller",
+    "SaveFailure": "controller",
     "TrainBatch": "controller",
     "TrainGroup": "controller",
     "Loader": "loader_protocol",
@@ -183,6 +185,7 @@ __all__ = [
     "RestoredFrom",
     "RowsBehind",
     "RunReport",
+    "SaveFailure",
     "RunStalled",
     "Sampler",
     "Slot",

@@ -26,7 +26,7 @@ from .generation import Generation
 from .parts import RunParts
 from .report import RestoredFrom, RunReport
 from .rollout_pump import RolloutPump
-from .saves import SaveSchedule
+from .saves import SaveFailures, SaveSchedule
 from .snapshots import SnapshotSchedule
 from .supervisor import RunTask, Supervisor
 from .train_batch import GenerationRequest, TrainBatch
@@ -117,7 +117,8 @@ class Controller:
         self._tell_tracer()
         self._supervisor = Supervisor()
         self.generation = Generation(self._parts, self._generate, self._supervisor)
-        self._saves = SaveSchedule(self._parts, self._checkpointer, trainer)
+        self.save_failures = SaveFailures(self._parts)
+        self._saves = SaveSchedule(self._parts, self._checkpointer, trainer, self.save_failures)
         self._snapshots = SnapshotSchedule(self._parts, self._checkpointer, self._saves)
         self.rollout_pump = RolloutPump(self._parts, self.generation)
         self.train_pump = TrainPump(self._parts, self._train, self._saves, self.generation, self._supervisor)
@@ -311,9 +312,10 @@ class Controller:
             dropped=dict(sorted(accounts.dropped_counts.items())),
             trained_now=self._parts.trained_now,
             restored=self._restored,
-            saves=self._saves.begun,
+            saves=self._saves.published,
             windows=self.barrier.statistics().window,
             failures=tuple(self._parts.failures),
             recovery=self.config.recovery,
             snapshots=self._snapshots.taken,
+            save_failures=tuple(self.save_failures.all),
         )
