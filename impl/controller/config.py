@@ -38,7 +38,7 @@ class ControllerConfig:
     generations: int | None = None
     #: Slots of the replay buffer that the controller makes; None takes what the sampler needs.
     capacity: int | None = None
-    #: How many generations run at once.
+    #: How many generations run at once, those included that were given up and work on in their thread.
     max_in_flight: int = 64
     #: The run ends when this many train steps have been done, over all its restarts. None: at the end of the data.
     max_steps: int | None = None
@@ -71,7 +71,9 @@ class ControllerConfig:
     #: Seconds before the first retry, of a group or of a save; doubles with each failure, up to `backoff_limit`.
     backoff: float = 1.0
     backoff_limit: float = 60.0
-    #: Seconds an attempt may take; then it counts as a transient failure. None: no limit.
+    #: Seconds an attempt may take from its beginning; then it counts as a transient failure. A `generate` in a thread
+    #: cannot be interrupted: the thread works on, keeps its place in `max_in_flight`, and its result is not used. None:
+    #: no limit.
     attempt_timeout: float | None = None
     #: Tells transient failures from those that lie in the data.
     classify: Callable[[BaseException], Cause] = classify_failure

@@ -122,6 +122,7 @@ class Controller:
         self._snapshots = SnapshotSchedule(self._parts, self._checkpointer, self._saves)
         self.rollout_pump = RolloutPump(self._parts, self.generation)
         self.train_pump = TrainPump(self._parts, self._train, self._saves, self.generation, self._supervisor)
+        self._watchdog: RunTask | None = None
         self._restored: RestoredFrom | None = None
         self._started = False
 
@@ -264,15 +265,21 @@ class Controller:
         ]
         watchdog = Watchdog(self._parts, self._describe, lambda: self._saves.in_progress)
         if watchdog.wanted:
-            tasks.append(self._supervisor.start(watchdog.run(), "watchdog"))
+            self._watchdog = self._supervisor.start(watchdog.run(), "watchdog")
+            tasks.append(self._watchdog)
         if self._snapshots.wanted:
             tasks.append(self._supervisor.start(self._snapshots.run(), "snapshots"))
         return tasks
 
     async def _end(self, tasks: list[RunTask], error: BaseException | None) -> None:
-        """Stop the pumps, see accepted rows committed, and save the end of a run that succeeded."""
+        """Stop the pumps, see accepted rows committed, and save the end of a run that succeeded.
+
+        The watchdog stays until nothing of the user's runs any more: what ignores its cancellation is reported.
+        """
         self._saves.stop()
         train, *others = tasks or (None,)
+        watchdogs = [task for task in others if task is self._watchdog]
+        others = [task for task in others if task is not self._watchdog]
         for task in others:
             self._supervisor.cancel(task)
         await self._supervisor.wait_ended(*others)
@@ -280,6 +287,9 @@ class Controller:
         if train is not None:
             self._supervisor.cancel(train)
             await self._supervisor.wait_ended(train)
+        for task in watchdogs:
+            self._supervisor.cancel(task)
+        await self._supervisor.wait_ended(*watchdogs)
         if error is None and self._supervisor.error is None:
             await self._saves.save_last()
         else:

@@ -114,7 +114,7 @@ class SaveSchedule:
         self._counted_from = parts.progress.version
         # How many mutations had ended when the newest full save was asked for; None where that has failed.
         self._saved_mutations: int | None = None
-        # The version of the trainer that the newest durable full save holds, `_pending` left out; None before the first.
+        # The trainer's version in the newest durable full save, `_pending` left out; None before the first.
         self._anchor: int | None = None
         self.in_window = False
         #: Full saves of this process whose window is over, without those that are known to have failed.
@@ -248,7 +248,7 @@ class SaveSchedule:
         if self._deadline_passed:
             # It was held against a save that has not come; the trainer may be waiting for groups when the pause ends.
             self.stop()
-            self._timer = loop.call_at(self._not_before, self._deadline_reached)
+            self._timer = loop.call_later(self._pause(), self._deadline_reached)
 
     def _pause(self) -> float:
         """Seconds before a save is tried again: what has to pass first may last longer than a train step."""
@@ -261,8 +261,9 @@ class SaveSchedule:
         deadline = self._parts.config.save_deadline
         if deadline is not None and self._checkpointer is not None:
             loop = asyncio.get_running_loop()
-            at = max(loop.time() + deadline, self._not_before or 0.0)
-            self._timer = loop.call_at(at, self._deadline_reached)
+            if self._not_before is not None:
+                deadline = max(deadline, self._not_before - loop.time())
+            self._timer = loop.call_later(deadline, self._deadline_reached)
 
     def _deadline_reached(self) -> None:
         self._timer = None
