@@ -173,7 +173,9 @@ class SaveSchedule:
         A failure is raised unless it is tolerated, that of the save before included.
         """
         self._parts.barrier.require_outside()
-        self._look()
+        # How a save has ended matters now if it failed, or others before it did; else it is enough to know at the next.
+        if self._pending is not None and (self._pending.failure is not None or any(self.failures.in_row.values())):
+            self._look()
         if self.due:
             await self._save()
 
