@@ -31,8 +31,10 @@ def require_selection(version: int, target: int) -> None:
 class StepSampler(ABC):
     """Base of the shipped samplers; satisfies `TransactionalSampler`."""
 
-    name: ClassVar[str]
-    stamped: ClassVar[bool]
+    # Set on the class by each sampler, and no ClassVar: the protocol reads them from an object, where a sampler of the
+    # user's may have a property, and pyright takes a ClassVar for neither.
+    name: str
+    stamped: bool
     #: Whether an admission moves the dispatch cursor. Without that nothing tells that there was one.
     counts_admissions: ClassVar[bool] = True
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class WindowedSampler(StepSampler):
     """Gate always open, no stamps; a step takes ready groups with weight in [max(0, v − staleness), v]."""
 
-    name: ClassVar[str] = "windowed"
-    stamped: ClassVar[bool] = False
+    name = "windowed"
+    stamped = False
     counts_admissions: ClassVar[bool] = False
 
     def __init__(self, staleness: int) -> None:
