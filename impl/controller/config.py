@@ -36,7 +36,8 @@ class ControllerConfig:
     load_buffer: bool = True
     #: Generations in a group: the first dimension of every tensor that `generate` returns. None: not checked.
     generations: int | None = None
-    #: Slots of the replay buffer that the controller makes; None takes what the sampler needs.
+    #: Slots of the replay buffer that the controller makes. None: what the sampler needs; with the windowed sampler a
+    #: step for each version in its window, so that one generation that hangs does not keep it from moving.
     capacity: int | None = None
     #: How many generations run at once, those included that were given up and work on in their thread.
     max_in_flight: int = 64

@@ -98,7 +98,8 @@ class Controller:
             self.barrier = buffer.barrier if buffer is not None else CheckpointBarrier()
         self.ledger = buffer.ledger if buffer is not None and buffer.ledger is not None else Ledger(self.barrier)
         if buffer is None:
-            buffer = self._own_buffer(sampler.capacity_needed(loader.batch_size))
+            default = getattr(sampler, "default_capacity", sampler.capacity_needed)
+            buffer = self._own_buffer(default(loader.batch_size))
         self.buffer = buffer
         self.pool = SparePool()
         self._parts = RunParts(self.barrier, self.ledger, loader, sampler, buffer, self.pool, self.config)

@@ -143,6 +143,10 @@ class StepSampler(ABC):
         """Commit at once if the gate is open, else refuse: a sampler with the split never waits inside a slot."""
         return self.commit_admission(cut)
 
+    def default_capacity(self, groups_per_step: int) -> int:
+        """The buffer that a controller makes where the user names no capacity."""
+        return self.capacity_needed(groups_per_step)
+
     def step_is_free(self, step: int) -> bool:
         """Whether no living group carries this stamp."""
         return self._occupants is None or not self._occupants(step)
