@@ -20,6 +20,7 @@ from .barrier import UNSET, CheckpointBarrier, CheckpointSection, Cut, Immediate
 from .barrier.admission import NEW
 from .barrier.arguments import seconds
 from .barrier.asyncio_sections import AsyncioSection
+from .barrier.front_end import Inherited
 from .errors import UsageError
 
 __all__ = [
@@ -126,8 +127,9 @@ class DataPlaneCheckpointBarrier(CheckpointBarrier):
         trace: Tracer | None = None,
         *,
         extra_kinds: Iterable[str] = (),
+        inherited: Inherited = "refuse",
     ) -> None:
-        super().__init__(name, drain_timeout, hold_warning, trace)
+        super().__init__(name, drain_timeout, hold_warning, trace, inherited=inherited)
         self._kinds: tuple[str, ...] = (*CHECKPOINT_MUTATION_KINDS, *_new_kinds(extra_kinds))
         self._blocked_since_reading = dict.fromkeys(self._kinds, 0)
         self._waits_since_reading: deque[float] = deque(maxlen=KEPT_WAITS)
