@@ -128,8 +128,8 @@ class BarrierFrontEnd(ABC):
             return False
         logger.warning(
             "a section of barrier %r was asked for in a context that has inherited one: kind %r, opened by %s at %s. "
-            "If whoever opened that waits for this before it leaves, a checkpoint between the two waits until its drain "
-            "limit. Start what is meant to outlive the section inside `with barrier.detached():`.",
+            "If whoever opened that waits for this before it leaves, a checkpoint between the two waits until its "
+            "drain limit. Start what is meant to outlive the section inside `with barrier.detached():`.",
             self.name, section.kind, section.task_name, section.place,
         )  # fmt: skip
         return True
