@@ -34,7 +34,8 @@ def read_document(path: str | os.PathLike[str]) -> Any:
         raise TraceUnreadable(f"{path}: is not a trace: it is no UTF-8 text") from None
     try:
         return json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
+        # A number of thousands of digits is a ValueError of its own.
         raise TraceUnreadable(f"{path}: is not a trace: it is no JSON ({error})") from None
 
 

@@ -131,7 +131,7 @@ def test_case_E02_what_is_no_checkpoint_is_listed_with_the_reason(root: Path) ->
     assert [candidate.name for candidate in catalogue.candidates] == ["step_30-4", "step_20-3", "step_10-2", "step_1-1"]
     assert {entry.name: entry.reason for entry in catalogue.ignored} == {
         ".staging-5-old": "left over from a save or a removal that did not end",
-        "step_50-6": "named like a checkpoint, but no directory",
+        "step_50-6": "named like a checkpoint, but no directory: a file",
         "best": "not named like a checkpoint",
     }
     assert text_of(root, "step_10-2") == "step 10"

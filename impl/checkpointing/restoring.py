@@ -7,7 +7,7 @@ for the one before, with a notice; one that is whole and does not fit is an erro
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -57,7 +57,8 @@ Read = TypeVar("Read")
 class Restored:
     """What a restore brought back.
 
-    `skipped` names what was passed over, with the reason: damaged newer checkpoints, leftovers, foreign files.
+    `skipped` names what was not taken, with the reason: damaged newer checkpoints, leftovers, foreign files. Of these
+    `passed_over` are newer than what was restored: damaged, or something else under the name of a checkpoint.
     `subtracted` are groups that ledger and buffer both held. `trainer` reads the trainer's files when the checkpoint
     has any and `restore` was not given a trainer to load them into. `notice` says what was not restored, in a run
     without recovery.
@@ -74,6 +75,12 @@ class Restored:
     subtracted: tuple[int, ...]
     trainer: DirectoryReader | None
     notice: str = ""
+    passed_over: tuple[Skipped, ...] = ()
+
+    def beside(self, skipped: tuple[Skipped, ...]) -> Restored:
+        """The same, with what was not taken."""
+        newer = tuple(entry for entry in skipped if entry.sequence is not None and entry.sequence > self.sequence)
+        return replace(self, skipped=skipped, passed_over=newer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +144,7 @@ def read_plan(
     if found is None:
         return None
     plan, skipped = found
-    return replace(plan, restored=replace(plan.restored, skipped=skipped))
+    return replace(plan, restored=plan.restored.beside(skipped))
 
 
 def newest_readable(
@@ -148,6 +155,7 @@ def newest_readable(
     None if there is no checkpoint at all.
     """
     catalogue = store.catalogue()
+    _require_some(catalogue, store.root)
     if not catalogue.candidates:
         return None
     damaged: list[Skipped] = []
@@ -158,16 +166,21 @@ def newest_readable(
             if step is not None:
                 raise
             _log.warning("%s is passed over for the checkpoint before: %s", candidate.name, error)
-            damaged.append(Skipped(candidate.name, str(error)))
+            damaged.append(Skipped(candidate.name, str(error), candidate.sequence, candidate.step))
         else:
+            for entry in catalogue.ignored_above(candidate.sequence, step):
+                _log.warning("%s is passed over for %s: it is %s", entry.name, candidate.name, entry.reason)
             return result, (*damaged, *catalogue.ignored)
+    damaged += catalogue.ignored_above(0)
     raise _none_valid(store.root, damaged)
 
 
 def newest_valid(store: CheckpointStore) -> CheckpointInfo | None:
     """The newest checkpoint that looks whole; see `Checkpointer.latest`."""
     damaged: list[Skipped] = []
-    for candidate in store.catalogue().candidates:
+    catalogue = store.catalogue()
+    _require_some(catalogue, store.root)
+    for candidate in catalogue.candidates:
         try:
             reader = store.reader(candidate.name)
             reader.check_lengths()
@@ -237,6 +250,11 @@ def _asked_for(catalogue: Catalogue, step: int | None, root: str) -> tuple[Candi
     for candidate in catalogue.candidates:
         if candidate.step == step:
             return (candidate,)
+    for entry in catalogue.ignored_above(0, step):
+        raise CheckpointDamaged(
+            f"{root}/{entry.name} is {entry.reason}. Somebody moved the checkpoint away or put this there. Bring the "
+            "directory itself back under its name, or name another step."
+        )
     there = ", ".join(str(candidate.step) for candidate in catalogue.candidates)
     raise CheckpointNotFound(
         f"{root} has no checkpoint of step {step}; it has the steps {there}, the newest first. It was never saved, or "
@@ -349,8 +367,16 @@ def trainer_files(store: CheckpointStore, reader: CheckpointReader, wanted: bool
     return None
 
 
-def _none_valid(root: str, damaged: list[Skipped]) -> CheckpointCorrupt:
-    reasons = " ".join(entry.reason for entry in damaged)
+def _require_some(catalogue: Catalogue, root: str) -> None:
+    """Refuse a directory in which every name of a checkpoint stands for something else: there was a run."""
+    if not catalogue.candidates and (ignored := catalogue.ignored_above(0)):
+        raise _none_valid(root, ignored)
+
+
+def _none_valid(root: str, damaged: Sequence[Skipped]) -> CheckpointCorrupt:
+    reasons = " ".join(
+        entry.reason if entry.name in entry.reason else f"{entry.name} is {entry.reason}." for entry in damaged
+    )
     return CheckpointCorrupt(
         f"{root}: {none_valid(len(damaged))}. {reasons} To begin anew here would bury the run: look at "
         f"the disk with `python -m impl fsck {root}`, bring a copy back, or use another directory."

@@ -58,7 +58,7 @@ def read_trainer_plan(
     if found is None:
         return None
     plan, skipped = found
-    return dataclasses.replace(plan, restored=dataclasses.replace(plan.restored, skipped=skipped))
+    return dataclasses.replace(plan, restored=plan.restored.beside(skipped))
 
 
 def put_trainer_into_place(

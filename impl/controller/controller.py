@@ -255,6 +255,7 @@ class Controller:
             buffered=len(self.buffer.slots),
             notice=restored.notice,
             spares=len(self.pool),
+            passed_over=restored.passed_over,
         )
 
     def _start_pumps(self) -> list[RunTask]:

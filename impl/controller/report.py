@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from ..barrier.statistics import Durations
     from ..keys import GroupId, Key
+    from ..store.catalogue import Skipped
     from .config import Cause
 
 #: "exhausted": every prompt was trained or dropped. "steps_reached": max_steps are done, the rest is in the checkpoint.
@@ -56,6 +57,8 @@ class RestoredFrom:
     notice: str = ""
     #: Prompts in the spare pool.
     spares: int = 0
+    #: What is newer and was not taken, with the reason: damaged, or something else under the name of a checkpoint.
+    passed_over: tuple[Skipped, ...] = ()
 
 
 @dataclass(frozen=True)

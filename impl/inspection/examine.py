@@ -207,9 +207,13 @@ def _check_folders(readers: Readers, name: str) -> None:
     listed = {"/".join(parts[:end]) for member in reader.manifest.files for parts in (member.split("/"),)
               for end in range(1, len(parts) + 1)}  # fmt: skip
     for folder in sorted({folder for member in reader.manifest.files if (folder := names.folder_of(member))}):
-        strange = next(
-            (each for each in _below(readers.files, f"{readers.root}/{name}", folder) if each not in listed), None
-        )
+        try:
+            below = _below(readers.files, f"{readers.root}/{name}", folder)
+            strange = next((each for each in below if each not in listed), None)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise reader.unreadable(error, folder) from error
         if strange is not None:
             raise CheckpointCorrupt(
                 f"{name}/{strange} is not listed in the manifest: somebody put it into a folder of the trainer, "
@@ -218,11 +222,14 @@ def _check_folders(readers: Readers, name: str) -> None:
 
 
 def _below(files: Files, checkpoint: str, folder: str) -> Iterator[str]:
-    """Everything in a folder, directories too, named as in the manifest."""
-    for name in files.listdir(f"{checkpoint}/{folder}"):
-        yield f"{folder}/{name}"
-        if files.stat(f"{checkpoint}/{folder}/{name}").kind == "directory":
-            yield from _below(files, checkpoint, f"{folder}/{name}")
+    """Everything in a folder, directories too, named as in the manifest; they may be nested as deep as paths go."""
+    waiting = [folder]
+    while waiting:
+        directory = waiting.pop()
+        for name in files.listdir(f"{checkpoint}/{directory}"):
+            yield f"{directory}/{name}"
+            if files.stat(f"{checkpoint}/{directory}/{name}").kind == "directory":
+                waiting.append(f"{directory}/{name}")
 
 
 def _check_meaning(reader: CheckpointReader, found: Examined, *, digests: bool) -> None:
@@ -294,11 +301,11 @@ def _note_imbalance(found: Examined, ownership: Ownership) -> None:
     """Say what a resume from here would lose or do twice."""
     lost, doubled, ahead = ownership.lost, ownership.doubled, ownership.ahead
     for keys, what, then in (
-        (lost, f"lost: {counted(lost.count, 'prompt')} handed out with no owner", "A resume never draws it again. "),
-        (doubled, f"doubled: {counted(doubled.count, 'prompt')} with two owners", ""),
+        (lost, f"lost: {lost.number} handed out with no owner", "A resume never draws it again. "),
+        (doubled, f"doubled: {doubled.number} with two owners", ""),
         (
             ahead,
-            f"doubled: {counted(ahead.count, 'prompt')} with an owner, and never handed out",
+            f"doubled: {ahead.number} with an owner, and never handed out",
             "A resume draws it. ",
         ),
     ):

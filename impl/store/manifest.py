@@ -86,6 +86,14 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The name of the directory this manifest was published under."""
         return names.checkpoint_name(self.step, self.sequence)
 
+    def directories(self) -> frozenset[str]:
+        """Every directory in which a listed file lies, at any depth."""
+        return frozenset(
+            "/".join(parts[:end])
+            for parts in (member.split("/") for member in self.files)
+            for end in range(1, len(parts))
+        )
+
 
 def encode_manifest(manifest: Manifest) -> tuple[bytes, bytes]:
     """The contents of manifest.json and of manifest.sha256."""

@@ -5,17 +5,16 @@ No memory maps: a file that is cut short under a map kills the process instead o
 
 from __future__ import annotations
 
-import errno
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, TypeVar
 
-from ..errors import CheckpointCorrupt, CheckpointDamaged
+from ..errors import CheckpointCorrupt, CheckpointDamaged, CleancutError
 from ..in_words import counted
 from . import names, strict_json
-from .failures import READING, store_error
+from .failures import DAMAGE, READING, store_error
 from .files import Files, FileStat
 from .manifest import FileRecord, Manifest, decode_manifest
 from .parallel import Job, in_parallel
@@ -29,8 +28,6 @@ T = TypeVar("T")
 # A manifest of a million tensors has some 100 MB; more than this is no manifest, and is refused before it is read.
 _MANIFEST_LIMIT = 512 << 20
 _DIGEST_LIMIT = 1024
-# Errors that say something about the file; others (no permission, no handles left) say something about the process.
-_DAMAGE = frozenset({errno.EIO, errno.EINVAL, errno.ELOOP, errno.ENOENT, errno.ENOTDIR, errno.ENXIO})
 
 
 class CheckpointReader:
@@ -81,21 +78,25 @@ class CheckpointReader:
                 "by something else, or edited; restore another one."
             )
         self.verify(below)
-        self._require_listed(directory)
+        self._require_listed(directory, self.manifest.directories())
         return f"{self._path}/{directory}"
 
-    def _require_listed(self, directory: str) -> None:
+    def _require_listed(self, directory: str, directories: frozenset[str]) -> None:
         """Whoever is given the path may open whatever lies there."""
-        for entry in self._files.listdir(f"{self._path}/{directory}"):
+        try:
+            entries = self._files.listdir(f"{self._path}/{directory}")
+        except OSError as error:
+            raise self.unreadable(error, directory) from error
+        for entry in entries:
             member = f"{directory}/{entry}"
             if member in self.manifest.files:
                 continue
-            if not any(listed.startswith(f"{member}/") for listed in self.manifest.files):
+            if member not in directories:
                 raise CheckpointDamaged(
                     f"{self.name}/{member} is not listed in the manifest: somebody put it there, and it is not part of "
                     f"the checkpoint. Take it away if you know what it is. {self._way_out}"
                 )
-            self._require_listed(member)
+            self._require_listed(member, directories)
 
     def read(self, member: str) -> bytes:
         """The contents of a listed file."""
@@ -173,13 +174,23 @@ class CheckpointReader:
         return found.size
 
     def _stat(self, path: str) -> FileStat:
-        """What a name is; FileNotFoundError if it is not there, a store's error if that could not be found out."""
+        """What a name is; FileNotFoundError if it is not there, another error if that could not be found out."""
         try:
             return self._files.stat(path)
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise store_error(error, f"{READING}{path}") from error
+            raise self.unreadable(error, path.removeprefix(f"{self._path}").strip("/")) from error
+
+    def unreadable(self, error: OSError, member: str) -> CleancutError:
+        """The error for a name in here that could not be read: damaged, unless that says nothing about the file."""
+        path = "/".join(filter(None, (self._path, member)))
+        if error.errno not in DAMAGE:
+            return store_error(error, f"{READING}{path}")
+        return CheckpointDamaged(
+            f"{'/'.join(filter(None, (self.name, member)))} cannot be read: {error.strerror or error} (errno "
+            f"{error.errno}). The disk has lost it, or it was replaced by something that is no file. {self._way_out}"
+        )
 
     def _read_whole(self, member: str, limit: int) -> bytes:
         size = self._regular_size(member)
@@ -205,12 +216,7 @@ class CheckpointReader:
             finally:
                 self._files.close(handle)
         except OSError as error:
-            if error.errno not in _DAMAGE:
-                raise store_error(error, f"{READING}{self._path}/{member}") from error
-            raise CheckpointDamaged(
-                f"{self.name}/{member} cannot be read: {error.strerror} (errno {error.errno}). The disk has lost it, "
-                f"or it was replaced by something that is no file. {self._way_out}"
-            ) from error
+            raise self.unreadable(error, member) from error
 
 
 class MemberReader:

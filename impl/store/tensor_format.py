@@ -23,6 +23,7 @@ QUANTISED = frozenset({"qint8", "quint8", "qint32", "quint4x2", "quint2x4"})
 KEY_LIMIT = 1000
 #: Readers of the format refuse a longer header.
 HEADER_LIMIT = 100_000_000
+_MOST_ELEMENTS = 1 << 80
 
 _STORED_AS: Mapping[str, str] = {
     "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16",
@@ -189,9 +190,14 @@ def empty_for(record: TensorRecord, entry_dtype: str, entry_shape: list[int], wh
 
 
 def _elements(shape: tuple[int, ...]) -> int:
+    if 0 in shape:
+        return 0
     total = 1
     for length in shape:
         total *= length
+        if abs(total) > _MOST_ELEMENTS:
+            # No file has so many. To multiply on would cost the square of what a manifest claims.
+            break
     return total
 
 

@@ -59,7 +59,7 @@ class HeaderCollector:
         """
         entries, begin = self._parsed(length, where)
         if entries.keys() != records.keys():
-            odd = sorted(entries.keys() ^ records.keys())[0]
+            odd = min(entries.keys() ^ records.keys())
             raise _mixed(where, f"tensor {odd!r} stands in the file or in the manifest, not in both")
         for key, record in records.items():
             entry = entries[key]

@@ -1,19 +1,21 @@
 """A search put aside after a completed level, so that it can go on later.
 
 Only whole levels are kept: what a half-expanded level had added is worked out again. Files are written beside and moved
-into place, the description last; without it there is nothing to resume.
+into place, the description last, with the digests of the others; without it there is nothing to resume, and what does
+not fit it is refused. A search that went on from other states would hold for the wrong reason.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from .kept_code import write_whole
 from .library import cache_directory
 from .storage import Storage
 
@@ -43,33 +45,46 @@ def save(key: str, level: Level, storage: Storage) -> Path:
     directory = place_of(key)
     directory.mkdir(parents=True, exist_ok=True)
     (directory / DESCRIPTION).unlink(missing_ok=True)
+    digests = {}
     for name, array in ((STATES, storage.states), (PARENTS, storage.parents)):
-        np.save(directory / name, array[: level.count], allow_pickle=False)
-    _write(directory / DESCRIPTION, asdict(level))
+        with open(directory / name, "wb") as file:
+            np.save(file, array[: level.count], allow_pickle=False)
+            file.flush()
+            os.fsync(file.fileno())
+        digests[name] = _digest(directory / name)
+    write_whole(directory / DESCRIPTION, json.dumps({**asdict(level), "digests": digests}).encode())
     return directory
 
 
-def _write(path: Path, document: Any) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(document), encoding="utf-8")
-    os.replace(temporary, path)
-
-
 def load(key: str, storage: Storage) -> Level | None:
-    """Fill the storage with a search put aside; None when there is none."""
+    """Fill the storage with a search put aside; None when there is none. ValueError for one that is damaged."""
     directory = place_of(key)
     try:
-        level = Level(**json.loads((directory / DESCRIPTION).read_text(encoding="utf-8")))
+        text = (directory / DESCRIPTION).read_bytes()
     except FileNotFoundError:
         return None
-    states = np.load(directory / STATES, mmap_mode="r", allow_pickle=False)
-    parents = np.load(directory / PARENTS, mmap_mode="r", allow_pickle=False)
-    if len(states) != level.count or len(parents) != level.count:
-        raise ValueError(f"{directory} is damaged: it does not hold {level.count} states; remove it and search anew")
-    storage.states[: level.count] = states
-    storage.parents[: level.count] = parents
+    try:
+        described = json.loads(text)
+        digests = described.pop("digests")
+        level = Level(**described)
+        for name in (STATES, PARENTS):
+            if _digest(directory / name) != digests[name]:
+                raise ValueError(f"{name} has another digest")
+        states = np.load(directory / STATES, mmap_mode="r", allow_pickle=False)
+        parents = np.load(directory / PARENTS, mmap_mode="r", allow_pickle=False)
+        if len(states) != level.count or len(parents) != level.count:
+            raise ValueError(f"it does not hold {level.count} states")
+        storage.states[: level.count] = states
+        storage.parents[: level.count] = parents
+    except (AttributeError, EOFError, KeyError, OSError, RecursionError, TypeError, ValueError) as error:
+        raise ValueError(f"{directory} is damaged: {error!r:.200}; remove it and search anew") from error
     storage.count = level.count
     return level
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def forget(key: str) -> None:
