@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         GenerationRequest,
         RestoredFrom,
         RunReport,
+        SaveFailure,
         TrainBatch,
         TrainGroup,
     )
@@ -102,6 +103,7 @@ _LOADED_AT_FIRST_USE = {
     "GenerationRequest": "controller",
     "RestoredFrom": "controller",
     "RunReport": "controller",
+    "SaveFailure": "controller",
     "TrainBatch": "controller",
     "TrainGroup": "controller",
     "Loader": "loader_protocol",
@@ -190,6 +192,7 @@ __all__ = [
     "RunReport",
     "RunStalled",
     "Sampler",
+    "SaveFailure",
     "Slot",
     "SnapshotSkipped",
     "Spare",

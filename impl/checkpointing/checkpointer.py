@@ -193,11 +193,15 @@ class Checkpointer:
         try:
             self._require_usable()
             self._log.raise_unseen_failure()
-            await self._open_store()
-            queued = clock()
-            async with self.barrier.checkpoint() as cut:
-                opened = clock()
-                captured = read_cut(self.barrier, parts, cut, kind, self._anchor, clock, self._store.next_number())
+            try:
+                await self._open_store()
+                queued = clock()
+                async with self.barrier.checkpoint() as cut:
+                    opened = clock()
+                    captured = read_cut(self.barrier, parts, cut, kind, self._anchor, clock, self._store.next_number())
+            except Exception:
+                self._log.not_begun()
+                raise
             closed = clock()
             if isinstance(captured, SnapshotSkipped):
                 self._log.skipped()
@@ -218,7 +222,10 @@ class Checkpointer:
         self._background.add_done_callback(lambda task: self._ended(task, publication, pending, figures, staged))
         if trainer is not None:
             # Whoever is cancelled may go on with training, which must not change what is still being copied.
-            if (cancellation := await seen_out(staged)) is not None:
+            pending.asked_for = True
+            cancellation = await seen_out(staged)
+            pending.asked_for = False
+            if cancellation is not None:
                 raise cancellation
             if pending.done and (failure := pending.take_failure()) is not None:
                 raise failure

@@ -109,13 +109,19 @@ class PendingSave:
         self._outcome: asyncio.Future[CheckpointInfo] = asyncio.get_running_loop().create_future()
         self._failure_seen = False
         self._in_doubt = False
+        # Whoever asked for the save is still in the call that would raise its failure: nobody else is told meanwhile.
+        self.asked_for = False
 
     async def durable(self) -> CheckpointInfo:
         """Wait until the checkpoint is durable, or raise what prevented it. May be awaited any number of times."""
-        # `wait` leaves the outcome alone when the waiting task is cancelled; awaiting it would cancel it.
-        await asyncio.wait((self._outcome,))
+        await self.wait_done()
         self._failure_seen = True
         return self._outcome.result()
+
+    async def wait_done(self) -> None:
+        """Wait until the checkpoint is durable or has failed; raises nothing of it."""
+        # `wait` leaves the outcome alone when the waiting task is cancelled; awaiting it would cancel it.
+        await asyncio.wait((self._outcome,))
 
     @property
     def done(self) -> bool:
@@ -134,16 +140,20 @@ class PendingSave:
             return "yes"
         return "unknown" if self._in_doubt else "no"
 
+    @property
+    def failure(self) -> BaseException | None:
+        """What prevented the checkpoint; None while it is being written, and once it is durable."""
+        return self._outcome.exception() if self._outcome.done() else None
+
+    def watch(self) -> None:
+        """The caller will look at `failure` itself: neither the next save nor `close()` raises it."""
+        self._failure_seen = True
+
     # -- for the checkpointer
 
-    @property
-    def unseen_failure(self) -> BaseException | None:
-        """The error of a save that failed without anybody having learnt of it."""
-        return self._outcome.exception() if self._outcome.done() and not self._failure_seen else None
-
     def take_failure(self) -> BaseException | None:
-        """The unseen failure; it counts as seen from here on."""
-        failure = self.unseen_failure
+        """The failure unless somebody has learnt of it; it counts as seen from here on."""
+        failure = None if self._failure_seen else self.failure
         self._failure_seen = True
         return failure
 

@@ -64,15 +64,21 @@ class SaveLog:
         self._last_failed = pending
         pending.fail(error, in_doubt=in_doubt)
 
+    def not_begun(self) -> None:
+        """A save failed before its window was over, as at the drain limit; whoever asked for it is told."""
+        self._failed += 1
+
     def skipped(self) -> None:
         """A rollout snapshot was not taken."""
         self._skipped += 1
 
     def raise_unseen_failure(self) -> None:
         """Raise the error of the last save that failed, unless somebody has got it from `durable` or from here."""
-        failed, self._last_failed = self._last_failed, None
-        failure = failed.take_failure() if failed is not None else None
-        if failed is not None and failure is not None:
+        failed = self._last_failed
+        if failed is None or failed.asked_for:
+            return
+        self._last_failed = None
+        if (failure := failed.take_failure()) is not None:
             failure.add_note(f"Raised here because {failed.name} failed in the background and nobody had asked.")
             raise failure
 
