@@ -127,6 +127,17 @@ class AccountsSnapshot:
                 )
         return cls(MappingProxyType(bits), MappingProxyType(dict(dropped)), tuple(whole))
 
+    def trained_since(self, earlier: AccountsSnapshot) -> Iterator[tuple[int, int]]:
+        """The keys, as (epoch, row), that were trained after an earlier snapshot of the same accounts."""
+        chunks = [*self.bits.items()]
+        chunks += [((epoch, chunk), _FULL) for epoch, first, last in self.whole for chunk in range(first, last + 1)]
+        whole = {(epoch, chunk) for epoch, first, last in earlier.whole for chunk in range(first, last + 1)}
+        for (epoch, chunk), bits in chunks:
+            new = 0 if (epoch, chunk) in whole else bits & ~earlier.bits.get((epoch, chunk), 0)
+            while new:
+                yield epoch, chunk * CHUNK + (new & -new).bit_length() - 1
+                new &= new - 1
+
     @property
     def trained(self) -> tuple[Interval, ...]:
         """The trained keys as the fewest intervals, in order."""

@@ -22,6 +22,7 @@ from .barrier import UNSET, CheckpointBarrier, CheckpointSection, Cut, Immediate
 from .barrier.admission import ENDED, NEW, Ticket
 from .barrier.arguments import seconds
 from .barrier.asyncio_sections import AsyncioSection
+from .barrier.front_end import Inherited
 from .barrier.section import Section as AnySection
 from .errors import BarrierReentered, StaleCut, UsageError
 from .wakeup import Wakeup
@@ -167,8 +168,9 @@ class DataPlaneCheckpointBarrier(CheckpointBarrier):
         trace: Tracer | None = None,
         *,
         extra_kinds: Iterable[str] = (),
+        inherited: Inherited = "refuse",
     ) -> None:
-        super().__init__(name, drain_timeout, hold_warning, trace)
+        super().__init__(name, drain_timeout, hold_warning, trace, inherited=inherited)
         self._kinds: tuple[str, ...] = tuple(dict.fromkeys((*self.known_kinds, *_checked_kinds(extra_kinds))))
         self._ended = Wakeup()
         self._blocked_since_reading = dict.fromkeys(self._kinds, 0)

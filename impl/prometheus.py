@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .checkpointer import Checkpointer
     from .controller import Controller
     from .controller.progress import Progress
+    from .controller.saves import SaveFailures
     from .ledger import Ledger
     from .permits import PermitPool
 
@@ -53,6 +54,7 @@ class CleancutCollector(Collector):
         ledger: Ledger | None = None,
         progress: Progress | None = None,
         generation_permits: PermitPool | None = None,
+        save_failures: SaveFailures | None = None,
         run: str = "",
         patience: float = 2.0,
     ) -> None:
@@ -67,6 +69,7 @@ class CleancutCollector(Collector):
         self._ledger = ledger
         self._progress = progress
         self._generation_permits = generation_permits
+        self._save_failures = save_failures
         self._run = run
         self._patience = limit
 
@@ -80,6 +83,7 @@ class CleancutCollector(Collector):
             ledger=controller.ledger,
             progress=controller.progress,
             generation_permits=controller.generation.in_flight,
+            save_failures=controller.save_failures,
             run=run,
             patience=patience,
         )
@@ -129,6 +133,14 @@ class CleancutCollector(Collector):
         yield from self._of_barrier()
         if self._checkpointer is not None:
             yield from self._of_checkpointer(self._checkpointer)
+        if self._save_failures is not None:
+            in_row = {(kind,): count for kind, count in self._save_failures.in_row.items()}
+            yield self._gauge("cleancut_saves_failed_in_row", "Failed saves since one was durable.", in_row, "kind")
+            yield self._gauge(
+                "cleancut_saves_failed_tolerated",
+                "How many in a row the run goes on after.",
+                {(): self._save_failures.tolerated},
+            )
         if self._buffer is not None:
             yield from self._of_buffer(self._buffer)
         if self._generation_permits is not None:

@@ -24,9 +24,9 @@ from inspection_damage import every_kind, replaced, seal
 from run_situations import Run
 
 from impl.accounts import CHUNK, AccountsSnapshot
+from impl.checkpointing import ownership
+from impl.checkpointing.ownership import HandedOut, Span, balance
 from impl.errors import CheckpointCorrupt, CleancutError
-from impl.inspection import ownership
-from impl.inspection.ownership import HandedOut, Span, balance
 from impl.inspection.survey import bytes_below, survey
 from impl.inspection.unchanged import fingerprint
 from impl.permutation import EpochOrder

@@ -251,7 +251,7 @@ def test_a_last_save_that_is_skipped_although_groups_were_committed_is_found(mon
     """The version alone does not tell that nothing has happened since the newest save."""
 
     async def save_last(saves: SaveSchedule) -> None:
-        if saves._saved_version != saves._parts.progress.version:
+        if saves._counted_from != saves._parts.progress.version:
             await saves._save()
         await saves.settle()
 

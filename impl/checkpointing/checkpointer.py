@@ -26,6 +26,7 @@ from ..store.files import Files
 from ..store.lock import WriterIdentity
 from ..store.manifest import AcceptedDataset, Identity, Kind
 from ..store.posix_files import PosixFiles
+from ..store.retention import UNNAMED
 from .artifacts import check_savable, identity_of, name_run
 from .capture import Anchor, Captured, CapturedTrainer, read_cut
 from .participants import (
@@ -41,7 +42,14 @@ from .participants import (
 )
 from .pending import CheckpointInfo, PendingSave, SaveStatistics, SnapshotSkipped
 from .publication import Publication, Written, failure_of
-from .refusals import require_choice, require_own_directory, require_settings, require_still, require_trainer
+from .refusals import (
+    require_choice,
+    require_own_directory,
+    require_settings,
+    require_still,
+    require_trainer,
+    warn_of_another_life,
+)
 from .restoring import Expected, Plan, Restored, newest_valid, read_plan
 from .save_log import CheckpointerStatistics, SaveLog, report_save
 from .trainer_only import TrainerPlan, read_trainer_plan
@@ -88,6 +96,8 @@ class Checkpointer:
         self._newest: str | None = None
         self._anchor: Anchor | None = None
         self._accepted: tuple[AcceptedDataset, ...] = ()
+        # What all saves of the run have in common, over its restores. UNSET: neither saved nor restored anything yet.
+        self._run: str | Unset = UNSET
         self._log = SaveLog()
         self._restoring = False
         # Why no work is accepted: a failed restore, until one succeeds.
@@ -183,11 +193,15 @@ class Checkpointer:
         try:
             self._require_usable()
             self._log.raise_unseen_failure()
-            await self._open_store()
-            queued = clock()
-            async with self.barrier.checkpoint() as cut:
-                opened = clock()
-                captured = read_cut(self.barrier, parts, cut, kind, self._anchor, clock, self._store.next_number())
+            try:
+                await self._open_store()
+                queued = clock()
+                async with self.barrier.checkpoint() as cut:
+                    opened = clock()
+                    captured = read_cut(self.barrier, parts, cut, kind, self._anchor, clock, self._store.next_number())
+            except Exception:
+                self._log.not_begun()
+                raise
             closed = clock()
             if isinstance(captured, SnapshotSkipped):
                 self._log.skipped()
@@ -208,7 +222,10 @@ class Checkpointer:
         self._background.add_done_callback(lambda task: self._ended(task, publication, pending, figures, staged))
         if trainer is not None:
             # Whoever is cancelled may go on with training, which must not change what is still being copied.
-            if (cancellation := await seen_out(staged)) is not None:
+            pending.asked_for = True
+            cancellation = await seen_out(staged)
+            pending.asked_for = False
+            if cancellation is not None:
                 raise cancellation
             if pending.done and (failure := pending.take_failure()) is not None:
                 raise failure
@@ -216,6 +233,9 @@ class Checkpointer:
 
     def _draft(self, kind: Kind, captured: Captured | CapturedTrainer) -> Draft:
         assert self._identity is not None
+        if isinstance(self._run, Unset):
+            self._run = self._store.claim_token
+            warn_of_another_life(self.directory, self._store.newest_known)
         return Draft(
             step=captured.counters.step,
             sequence=self._store.take_sequence(),
@@ -224,6 +244,7 @@ class Checkpointer:
             anchor=self._anchor.name if kind == "rollout" and self._anchor else None,
             identity=self._identity,
             accepted=self._accepted,
+            run=self._run,
         )
 
     def _ended(
@@ -242,7 +263,7 @@ class Checkpointer:
             if (error := failure_of(task, publication.draft.name)) is None:
                 self._note_success(publication, pending, figures, task.result())
             elif not pending.done:
-                self._log.failed(pending, error)
+                self._log.failed(pending, error, in_doubt=self._store.is_in_doubt(publication.draft.name))
                 self.barrier.emit("fail_save", name=publication.draft.name)
         finally:
             self._turn.release()
@@ -305,6 +326,7 @@ class Checkpointer:
             self._restoring = False
         self._unusable = None
         self._newest = plan.restored.name
+        self._run = plan.run or UNNAMED
         self._anchor = Anchor(plan.anchor, plan.counters.version)
         self._accepted = plan.accepted
         return plan.restored

@@ -11,7 +11,7 @@ What only a run knows (which run it is, how many epochs it has, whether its buff
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -22,7 +22,6 @@ from ..keys import Key
 from ..ledger import LedgerSnapshot, Phase
 from ..loader import LoaderState
 from ..loader import check_place as check_place_of_a_prompt_loader
-from ..permutation import EpochOrder
 from ..samplers import InOrderSampler, ReadyFirstSampler, SamplerState, WeightFifoSampler, WindowedSampler
 from ..samplers.step_sampler import check_counts as check_counts_of_a_sampler
 from ..store import strict_json
@@ -30,6 +29,7 @@ from ..store.manifest import Manifest
 from . import documents as doc
 from .artifacts import OF_THE_DATA
 from .ledger_documents import accounts_snapshot, ledger_snapshot
+from .ownership import HandedOut, Ownership, Span, balance
 from .validation import (
     Documents,
     cursor_of,
@@ -39,12 +39,12 @@ from .validation import (
     without_buffered,
 )
 
+NEVER = "was never handed out, so a resume would draw it again"
 #: No run counts as far, and every program that reads JSON holds it exactly.
 HIGHEST_COUNT = 2**53
 #: What each sampler of this library does with stamps.
 STAMPED: Mapping[str, bool] = {
-    sampler.name: sampler.stamped
-    for sampler in (InOrderSampler, ReadyFirstSampler, WeightFifoSampler, WindowedSampler)
+    sampler.name: sampler.stamped for sampler in (InOrderSampler, ReadyFirstSampler, WeightFifoSampler, WindowedSampler)
 }
 #: The files of every checkpoint but those of the trainer alone.
 FILES = (doc.SAMPLER, doc.LOADER, doc.SPARES, doc.BUFFER, doc.LEDGER, doc.TRAINER)
@@ -72,18 +72,20 @@ class Checked:
     """The documents of one checkpoint, with what several checks make of them.
 
     `stamped` is what the live sampler says, if there is one; those of this library are known by their names. `known`
-    are trained keys that were found to be handed out before, by chunk as in the accounts: a save has looked at those
-    of the save before it, and looks at what is new.
+    are accounts of which every prompt was found to be handed out: a save has those of the save before it, and looks
+    at what is new. Without them every prompt is looked at, within the bounds of `ownership`. `captured` are the
+    accounts themselves, where a save has them and need not read them from their document.
     """
 
     documents: Documents
     stamped: bool | None = None
-    known: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    known: AccountsSnapshot | None = None
+    captured: AccountsSnapshot | None = None
 
     @cached_property
     def accounts(self) -> AccountsSnapshot:
         """The accounts; asked for once `accounts_agree` has found that they are some."""
-        return accounts_snapshot(self.documents.trainer.accounts)
+        return self.captured or accounts_snapshot(self.documents.trainer.accounts)
 
     @cached_property
     def entries(self) -> list[doc.EntryDocument]:
@@ -94,6 +96,11 @@ class Checked:
     def ledger(self) -> LedgerSnapshot:
         """What is put into the ledger."""
         return ledger_snapshot(self.entries, self.documents.trainer, self.documents.trainer.next_admission)
+
+    @cached_property
+    def ownership(self) -> Ownership:
+        """Who owns each prompt; asked for once the keys are of the dataset."""
+        return balance(_spans(self), handed_out_by(self.documents.loader.state))
 
     @property
     def gives_stamps(self) -> bool | None:
@@ -166,13 +173,17 @@ def parts_name_one_run(checked: Checked) -> Problems:
         )
     elif not _same(sampler.parameters, identity.sampler.parameters):
         yield Problem(
-            doc.SAMPLER, "parameters", f"they are {sampler.parameters}, and the manifest's {identity.sampler.parameters}"
+            doc.SAMPLER,
+            "parameters",
+            f"they are {sampler.parameters}, and the manifest's {identity.sampler.parameters}",
         )
     for name in OF_THE_DATA:
         theirs = getattr(identity, name)
         mine = documents.loader.state.get(name, theirs)
         if not _same(mine, theirs):
-            yield Problem(doc.LOADER, f"state.{name}", f"the loader has the {name} {mine!r}, and the manifest {theirs!r}")
+            yield Problem(
+                doc.LOADER, f"state.{name}", f"the loader has the {name} {mine!r}, and the manifest {theirs!r}"
+            )
 
 
 def _same(one: object, other: object) -> bool:
@@ -238,8 +249,12 @@ def free_values_are_plain(checked: Checked) -> Problems:
         (doc.SAMPLER, "state", documents.sampler.state),
         (doc.LOADER, "state", documents.loader.state),
     ]
-    values += [(doc.LEDGER, f"entries[{p}].payload.value", e.payload.value) for p, e in enumerate(documents.ledger.entries)]
-    values += [(doc.SPARES, f"spares[{p}].payload.value", s.payload.value) for p, s in enumerate(documents.spares.spares)]
+    values += [
+        (doc.LEDGER, f"entries[{p}].payload.value", e.payload.value) for p, e in enumerate(documents.ledger.entries)
+    ]
+    values += [
+        (doc.SPARES, f"spares[{p}].payload.value", s.payload.value) for p, s in enumerate(documents.spares.spares)
+    ]
     for file, key, value in values:
         try:
             strict_json.checked(value, key)
@@ -267,12 +282,14 @@ def owners_are_distinct(checked: Checked) -> Problems:
         if key in spares:
             yield Problem(doc.SPARES, f"spares[{place}]", f"the spare pool holds the prompt {key} twice")
         elif key in keys:
-            yield Problem(doc.SPARES, f"spares[{place}]", f"the prompt {key} is a spare and belongs to group {keys[key]}")
+            yield Problem(
+                doc.SPARES, f"spares[{place}]", f"the prompt {key} is a spare and belongs to group {keys[key]}"
+            )
         spares.add(key)
     pending = {entry.group: (entry.epoch, entry.index) for entry in documents.ledger.entries}
     for place, slot in enumerate(documents.buffer.slots):
         if pending.get(slot.group, (slot.epoch, slot.index)) != (slot.epoch, slot.index):
-            what = f"group {slot.group} is the prompt {slot.epoch, slot.index} here and {pending[slot.group]} in the ledger"
+            what = f"group {slot.group} is the prompt {slot.epoch, slot.index}, and {pending[slot.group]} in the ledger"
             yield Problem(doc.BUFFER, f"slots[{place}]", what)
 
 
@@ -291,14 +308,11 @@ def ids_are_fresh(checked: Checked) -> Problems:
     """No id that is given next was given before."""
     documents = checked.documents
     next_group, next_admission = documents.trainer.next_group, documents.trainer.next_admission
-    for file, listed, owners in (
-        (doc.BUFFER, "slots", documents.buffer.slots),
-        (doc.LEDGER, "entries", documents.ledger.entries),
-    ):
-        for place, owner in enumerate(owners):  # type: ignore[var-annotated, arg-type]
-            if owner.group >= next_group:
-                what = f"group {owner.group} exists, and the next group would get the id {next_group}"
-                yield Problem(file, f"{listed}[{place}].group", what)
+    groups = [(doc.BUFFER, f"slots[{place}].group", slot.group) for place, slot in enumerate(documents.buffer.slots)]
+    groups += [(doc.LEDGER, f"entries[{place}].group", e.group) for place, e in enumerate(documents.ledger.entries)]
+    for file, key, group in groups:
+        if group >= next_group:
+            yield Problem(file, key, f"group {group} exists, and the next group would get the id {next_group}")
     for place, entry in enumerate(documents.ledger.entries):
         if entry.admission >= next_admission:
             what = f"admission {entry.admission} exists, and the next admission would get the id {next_admission}"
@@ -420,7 +434,9 @@ def steps_can_be_trained(checked: Checked) -> Problems:
         if owner.step is not None:
             living.setdefault(owner.step, set()).add(owner.group)
             if owner.step < version:
-                what = f"group {owner.group} is stamped with step {owner.step}, and the trainer is past it, at {version}"
+                what = (
+                    f"group {owner.group} is stamped with step {owner.step}, and the trainer is past it, at {version}"
+                )
                 yield Problem(file, key, what)
     if whole is None:
         return
@@ -442,7 +458,7 @@ def weights_are_of_the_past(checked: Checked) -> Problems:
     version = checked.documents.trainer.version
     for place, slot in enumerate(checked.documents.buffer.slots):
         if slot.weight > version:
-            what = f"group {slot.group} was made with the weights of version {slot.weight}, and the trainer is at {version}"
+            what = f"group {slot.group} has the weights of version {slot.weight}, and the trainer is at {version}"
             yield Problem(doc.BUFFER, f"slots[{place}].weight", what)
 
 
@@ -465,7 +481,9 @@ def budgets_name_groups(checked: Checked) -> Problems:
     for group, count in failures.items():
         if attempts.get(group) != count:
             at = f"is at its attempt {attempts[group]}" if group in attempts else "is not pending"
-            yield Problem(doc.TRAINER, "budgets", f"{counted(count, 'failure')} of group {group} are counted, which {at}")
+            yield Problem(
+                doc.TRAINER, "budgets", f"{counted(count, 'failure')} of group {group} are counted, which {at}"
+            )
 
 
 def parsed_budget(name: str) -> tuple[int, str] | None:
@@ -520,9 +538,9 @@ def owners_are_counted(checked: Checked) -> Problems:
         yield Problem(
             doc.LOADER,
             "state.position",
-            f"the loader has handed out {counted(handed_out, 'prompt')}, and {counted(owned, 'has', 'have')} an owner. A "
-            f"resume would {'never draw the others again' if owned < handed_out else 'train some twice'}. The parts were "
-            "read at different instants, or one was edited; `python -m impl fsck` names the prompts",
+            f"the loader has handed out {counted(handed_out, 'prompt')}, and {counted(owned, 'has', 'have')} an owner. "
+            f"A resume would {'never draw the others again' if owned < handed_out else 'train some twice'}. The parts "
+            "were read at different instants, or one was edited; `python -m impl fsck` names the prompts",
         )
 
 
@@ -534,35 +552,28 @@ def _owned(checked: Checked) -> int:
 def owners_were_handed_out(checked: Checked) -> Problems:
     """Every prompt with an owner was handed out: with the count before it, none is lost, doubled or drawn again."""
     documents = checked.documents
-    place = prompt_loader_place(documents.loader.state)
-    if place is None:
+    handed_out = handed_out_by(documents.loader.state)
+    if handed_out is None:
         return
-    length, seed, epoch, position = place
-    order = EpochOrder(length, seed, epoch)
-
-    def handed_out(key: tuple[int, int]) -> bool:
-        return key[0] < epoch or (key[0] == epoch and (position == length or order.place_of(key[1]) < position))
-
+    if checked.known is None:
+        found = checked.ownership
+        for keys, what in ((found.lost, "has no owner"), (found.doubled, "has two owners"), (found.ahead, NEVER)):
+            if keys.count:
+                yield Problem(doc.LOADER, "state", f"of {keys.number} each {what}: {keys}")
+        return
     lists: tuple[tuple[str, str, Iterable[Any]], ...] = (
         (doc.LEDGER, "entries", checked.entries),
         (doc.BUFFER, "slots", documents.buffer.slots),
         (doc.SPARES, "spares", documents.spares.spares),
-        (doc.TRAINER, "accounts.dropped", documents.trainer.accounts.dropped),
+        (doc.TRAINER, "accounts.dropped", documents.trainer.accounts.dropped[len(checked.known.dropped) :]),
     )
-    never = "was never handed out, so a resume would draw it again"
     for file, listed, owners in lists:
-        for at, owner in enumerate(owners):
-            if not handed_out((owner.epoch, owner.index)):
-                yield Problem(file, f"{listed}[{at}]", f"the prompt {owner.epoch, owner.index} has an owner and {never}")
-    for (of, chunk), bits in checked.accounts.bits.items():
-        if of < epoch or (of == epoch and position == length):
-            continue
-        new = bits & ~checked.known.get((of, chunk), 0)
-        while new:
-            row = chunk * CHUNK + (new & -new).bit_length() - 1
-            new &= new - 1
-            if not handed_out((of, row)):
-                yield Problem(doc.TRAINER, "accounts.trained", f"the prompt {of, row} was trained and {never}")
+        for owner in owners:
+            if not handed_out.includes(owner.epoch, owner.index):
+                yield Problem(file, listed, f"the prompt {owner.epoch, owner.index} has an owner and {NEVER}")
+    for epoch, row in checked.accounts.trained_since(checked.known):
+        if not handed_out.includes(epoch, row):
+            yield Problem(doc.TRAINER, "accounts.trained", f"the prompt {epoch, row} was trained and {NEVER}")
 
 
 def counts_of_the_manifest_agree(checked: Checked) -> Problems:
@@ -612,3 +623,60 @@ CHECKS: tuple[Callable[[Checked], Problems], ...] = (
     owners_were_handed_out,
     counts_of_the_manifest_agree,
 )
+
+
+def first_problem(checked: Checked) -> Problem | None:
+    """What is wrong with a checkpoint, as the first check says that finds anything; None for one that is whole."""
+    return next((problem for check in CHECKS for problem in check(checked)), None)
+
+
+def keys_can_be_counted(checked: Checked) -> bool:
+    """Whether `ownership` means anything: every number is one, and every key is of the dataset."""
+    early = CHECKS[: CHECKS.index(keys_are_of_the_dataset) + 1]
+    return not any(True for check in early for _ in check(checked))
+
+
+def require_whole(checked: Checked) -> None:
+    """Refuse a checkpoint with the first of its problems: what a restore asks, `fsck`, and the end of every save."""
+    if (problem := first_problem(checked)) is not None:
+        if problem.other_version:
+            raise CheckpointIncompatible(f"{checked.documents.name}: {problem}. Use the version that wrote it.")
+        raise CheckpointCorrupt(
+            f"{checked.documents.name} contradicts itself: {problem}. It was put together from two checkpoints, "
+            "edited, or written by a faulty version. Nothing was changed; restore an earlier checkpoint."
+        )
+
+
+def check_progress(name: str, progress: doc.ProgressDocument) -> None:
+    """Refuse the progress of a save without recovery that no trainer has made."""
+    for key, number, least in (
+        ("version", progress.version, 0),
+        ("step", progress.step, 0),
+        ("cursor", progress.cursor, -1),
+    ):
+        if number is not None and not least <= number <= HIGHEST_COUNT:
+            raise CheckpointCorrupt(
+                f"{name}: {doc.PROGRESS}: {key}: {number} is no progress of a run. It was edited; restore an earlier "
+                "checkpoint."
+            )
+
+
+def handed_out_by(loader_state: object) -> HandedOut | None:
+    """What the cursor of a `PromptLoader` has handed out; another loader's state means what only that loader knows."""
+    place = prompt_loader_place(loader_state)
+    return None if place is None else HandedOut(*place)
+
+
+def _spans(checked: Checked) -> Iterator[Span]:
+    """Every owner of every key. A group that ledger and buffer both hold is the buffer's alone, as in a restore."""
+    documents = checked.documents
+    for entry in checked.entries:
+        yield Span(entry.epoch, entry.index, entry.index, "pending")
+    for slot in documents.buffer.slots:
+        yield Span(slot.epoch, slot.index, slot.index, "buffered")
+    for spare in documents.spares.spares:
+        yield Span(spare.epoch, spare.index, spare.index, "spare")
+    for interval in documents.trainer.accounts.trained:
+        yield Span(interval.epoch, interval.first, interval.last, "trained")
+    for dropped in documents.trainer.accounts.dropped:
+        yield Span(dropped.epoch, dropped.index, dropped.index, "dropped")

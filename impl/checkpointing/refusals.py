@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING
@@ -16,6 +17,9 @@ from .validation import identity_as_here
 if TYPE_CHECKING:
     from ..store.manifest import Identity
     from ..store.retention import Known
+
+
+_log = logging.getLogger("cleancut.checkpointer")
 
 
 def require_settings(
@@ -74,4 +78,16 @@ def require_own_directory(
         raise CheckpointIncompatible(
             f"{directory} holds checkpoints of another run: {newest.name} has {newest.identity}, this run has "
             f"{identity}. Saving here would remove them in time. Use another directory."
+        )
+
+
+def warn_of_another_life(directory: str, newest: Known | None) -> None:
+    """Say that a run which restored nothing saves beside checkpoints of its own identity; none of them will go."""
+    if newest is not None:
+        _log.warning(
+            "%s holds checkpoints of this run (newest: %s), and none was restored: a run is begun anew beside them, "
+            "and the next resume will take it. They count towards no limit and are not removed. If that is not meant, "
+            "end this run, move what it saves elsewhere and restore; else give it a directory of its own.",
+            directory,
+            newest.name,
         )

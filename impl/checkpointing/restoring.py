@@ -22,22 +22,19 @@ from ..store.checkpoint_store import CheckpointStore
 from ..store.manifest import AcceptedDataset, Identity, Manifest
 from ..store.reader import CheckpointReader, MemberReader
 from . import documents as doc
-from .believable import check_counts
+from .checks import Checked, require_whole
 from .ledger_documents import ledger_snapshot, spares_of
 from .participants import Counters, NoPool, Participants
 from .pending import CheckpointInfo
 from .validation import (
     Documents,
     as_pending,
-    check_cursor,
-    check_documents,
-    check_every_owner,
     check_identity,
-    check_settled,
     cursor_of,
     dropped_of,
     place_of,
     rebuilt_state,
+    require_place_for_spares,
     shortfalls_of,
     without_buffered,
 )
@@ -90,6 +87,7 @@ class Expected:
 
     identity: Identity
     sampler_state: Any
+    stamped: bool | None
     loader_state: Any
     check_loader: Callable[[Any], None]
     check_sampler: Callable[[Any], None]
@@ -105,6 +103,7 @@ class Expected:
         return cls(
             identity=identity,
             sampler_state=parts.sampler.state(),
+            stamped=getattr(parts.sampler, "stamped", None),
             loader_state=parts.loader.state(),
             check_loader=getattr(parts.loader, "check_state", _not_checked),
             check_sampler=getattr(parts.sampler, "check_state", _not_checked),
@@ -122,6 +121,7 @@ class Plan:
 
     restored: Restored
     anchor: str
+    run: str | None
     fence: int
     counters: Counters
     sampler_state: Any
@@ -291,20 +291,20 @@ def _plan(
             "recovery=False to take up the trainer and begin the data anew, or restore an earlier full save."
         )
     documents = read_documents(reader)
-    check_documents(documents, has_pool=expected.has_pool)
+    if not expected.has_pool:
+        require_place_for_spares(documents)
+    require_whole(Checked(documents, expected.stamped))
     sampler_state = rebuilt_state(documents.sampler.state, expected.sampler_state, f"{reader.name}/{doc.SAMPLER}")
     # What names the data is in the state of the loader as well, and was looked at in the manifest.
     saved_loader = {**documents.loader.state}
     if "dataset_digest" in saved_loader:
         saved_loader["dataset_digest"] = expected.identity.dataset_digest
     loader_state = rebuilt_state(saved_loader, expected.loader_state, f"{reader.name}/{doc.LOADER}")
-    check_cursor(documents, sampler_state)
     expected.check_sampler(sampler_state)
     expected.check_loader(loader_state)
     counters = Counters(documents.trainer.version, documents.trainer.step, dict(documents.trainer.budgets))
     expected.check_counters(counters)
     entries, subtracted = without_buffered(documents)
-    in_ledger_alone = entries
     slots: tuple[Slot, ...] = ()
     next_admission = documents.trainer.next_admission
     if load_buffer:
@@ -312,13 +312,7 @@ def _plan(
         expected.check_fits(len(slots))
     else:
         entries, next_admission = as_pending(documents.buffer.slots, entries, next_admission)
-    try:
-        ledger = ledger_snapshot(entries, documents.trainer, next_admission)
-    except CheckpointCorrupt as error:
-        raise CheckpointCorrupt(f"{reader.name}: {error}") from error
-    check_settled(documents, ledger.accounts)
-    check_every_owner(documents, in_ledger_alone, ledger.accounts)
-    check_counts(documents, ledger.accounts.trained_count)
+    ledger = ledger_snapshot(entries, documents.trainer, next_admission)
     rows = expected.plane.read(reader.reader(), tuple(slot.group for slot in slots))
     reader.verify()
     trainer = trainer_files(store, reader, with_trainer)
@@ -337,6 +331,7 @@ def _plan(
     return Plan(
         restored=restored,
         anchor=manifest.anchor or reader.name,
+        run=manifest.run,
         fence=manifest.fence,
         counters=counters,
         sampler_state=sampler_state,

@@ -35,6 +35,7 @@ class TrainerPlan:
 
     restored: Restored
     anchor: str
+    run: str | None
     fence: int
     counters: Counters
     cursor: int | None
@@ -134,6 +135,5 @@ def _plan(store: CheckpointStore, reader: CheckpointReader, expected: Expected, 
         "the data begins anew.",
     )
     anchor = manifest.anchor or reader.name
-    return TrainerPlan(
-        restored, anchor, manifest.fence, Counters(version, step), cursor, taken, accepted_by(manifest, expected)
-    )
+    counters, accepted = Counters(version, step), accepted_by(manifest, expected)
+    return TrainerPlan(restored, anchor, manifest.run, manifest.fence, counters, cursor, taken, accepted)

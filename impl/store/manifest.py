@@ -22,6 +22,8 @@ SCHEMA = 1
 #: More prompts than any dataset has; what counts so many is no account of a run, and counting them would never end.
 MOST_PROMPTS = 1 << 32
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+#: A manifest of a million tensors has some 100 MB; more than this is no manifest, and is refused before it is read.
+MANIFEST_LIMIT = 512 << 20
 
 Plain = str | int | float | bool | None
 #: "full": the whole run. "rollout": everything but the trainer, for the full save that is its anchor. "trainer": the
@@ -75,7 +77,9 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """One checkpoint. `sequence` orders checkpoints; `step` does not, since a run may go back and save it again.
 
     `parent` is the checkpoint that was newest in the writing run; `anchor` is the full save whose trainer state belongs
-    to a rollout snapshot, None for a full save.
+    to a rollout snapshot, None for a full save. `run` is common to all that one run has saved, over its restores;
+    `attempt` is the token of the staging directory in which this one was written. Both are None in what an older
+    version wrote: unchecked.
     """
 
     schema: int
@@ -90,6 +94,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     files: dict[str, FileRecord]
     #: Of the runs that this one goes on from, oldest first. Rows in the buffer may be of a dataset from before.
     accepted: tuple[AcceptedDataset, ...] = ()
+    run: str | None = None
+    attempt: str | None = None
 
     @property
     def name(self) -> str:
@@ -136,8 +142,8 @@ def decode_manifest(data: bytes, digest_line: bytes, name: str) -> Manifest:
         )
     for key, problem in manifest_problems(manifest):
         raise CheckpointCorrupt(
-            f"{where}: {key}: {problem}. It was edited, or written by a faulty version. Do not trust it; restore another "
-            "checkpoint."
+            f"{where}: {key}: {problem}. It was edited, or written by a faulty version. Do not trust it; restore "
+            "another checkpoint."
         )
     return manifest
 
@@ -159,7 +165,11 @@ def manifest_problems(manifest: Manifest) -> Problems:
 def numbers_are_counts(manifest: Manifest) -> Problems:
     """Nothing that counts is below 0, and the name of the directory can carry step and sequence."""
     highest = names.HIGHEST_SEQUENCE
-    counts = [("step", manifest.step, highest), ("sequence", manifest.sequence, highest), ("fence", manifest.fence, None)]
+    counts = [
+        ("step", manifest.step, highest),
+        ("sequence", manifest.sequence, highest),
+        ("fence", manifest.fence, None),
+    ]
     counts += [(f"counts.{name}.value", count.value, None) for name, count in manifest.counts.items()]
     counts += [(f"files.{name}.length", record.length, None) for name, record in manifest.files.items()]
     for key, number, most in counts:
@@ -198,8 +208,8 @@ def rollouts_alone_have_an_anchor(manifest: Manifest) -> Problems:
     if (manifest.kind == "rollout") != (manifest.anchor is not None):
         yield (
             "anchor",
-            f"the kind is {manifest.kind} and it {'has no anchor' if manifest.anchor is None else 'has one'}; a rollout "
-            "snapshot has one, and nothing else has",
+            f"the kind is {manifest.kind} and it {'has no anchor' if manifest.anchor is None else 'has one'}; a "
+            "rollout snapshot has one, and nothing else has",
         )
 
 
@@ -238,6 +248,15 @@ MANIFEST_CHECKS = (
     digests_are_digests,
     tensors_can_be_held,
 )
+
+
+def decode_unnamed(data: bytes, digest_line: bytes, where: str) -> Manifest | None:
+    """The manifest of a directory that is under no name of a checkpoint; None if it does not match its digest."""
+    if digest_line != _digest_line(data):
+        return None
+    plain = strict_json.decode_plain(data, where)
+    _check_schema(plain, where)
+    return decode_manifest(data, digest_line, strict_json.convert(plain, Manifest, where).name)
 
 
 def _check_schema(plain: object, where: str) -> None:

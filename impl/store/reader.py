@@ -16,7 +16,7 @@ from ..in_words import counted
 from . import names, strict_json
 from .failures import DAMAGE, READING, store_error
 from .files import Files, FileStat
-from .manifest import FileRecord, Manifest, decode_manifest
+from .manifest import MANIFEST_LIMIT, FileRecord, Manifest, decode_manifest
 from .parallel import Job, in_parallel
 from .tensor_assembly import READ_BYTES, TensorAssembly
 from .tensor_header import HeaderCollector
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# A manifest of a million tensors has some 100 MB; more than this is no manifest, and is refused before it is read.
-_MANIFEST_LIMIT = 512 << 20
 _DIGEST_LIMIT = 1024
 
 
@@ -42,7 +40,7 @@ class CheckpointReader:
         # Members whose digest was found right.
         self._verified: set[str] = set()
         self._check_directory("")
-        data = self._read_whole(names.MANIFEST, _MANIFEST_LIMIT)
+        data = self._read_whole(names.MANIFEST, MANIFEST_LIMIT)
         digest_line = self._read_whole(names.MANIFEST_DIGEST, _DIGEST_LIMIT)
         self.manifest: Manifest = decode_manifest(data, digest_line, name)
 
@@ -116,7 +114,7 @@ class CheckpointReader:
         return record
 
     def verified_chunks(self, member: str, room: Callable[[], memoryview] | None = None) -> Iterator[memoryview]:
-        """The file in pieces; raises after the last one if the whole does not have the listed digest, or not the tensors.
+        """The file in pieces; raises after the last one if digest or tensors are not those listed.
 
         Each is the front of a `room`, which is asked for before it is read; without one, all are made in the same
         memory, and each is good until the next one is asked for.

@@ -14,7 +14,7 @@ from ..errors import UsageError
 from . import names, strict_json, tensor_format
 from .durable_file import CHUNK_BYTES, in_chunks, write_durably
 from .files import Buffer, Files
-from .manifest import FileRecord, Manifest, encode_manifest
+from .manifest import FileRecord, Manifest, TensorRecord, encode_manifest
 from .parallel import COMPUTING, Job, in_parallel
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ SCENARIO = whole_run(
     "a whole run of 2 batches of 1 prompt on the real controller: admission, commit and claim against a save",
     SCOPE,
     cut_model(SCOPE),
-    Pinned(states=2_768, schedules=492_678_285_576),
+    Pinned(states=2_777, schedules=492_678_285_576),
 )
 
 CANCELLED_SCOPE = CutScope(batches=2, batch_size=1, lookahead=1, saves=2, crashes=0, background=1, failed_saves=1)
@@ -35,7 +35,7 @@ CANCELLED = whole_run(
     "a run of 2 batches of 1 prompt with a save after each step, of which any task is cancelled at any point",
     CANCELLED_SCOPE,
     cut_model(CANCELLED_SCOPE),
-    Pinned(states=13_795, schedules=2_082_686_329_886),
+    Pinned(states=13_687, schedules=1_767_275_728_746),
     turns=False,
     quick=False,
     cancels=1,

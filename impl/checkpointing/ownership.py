@@ -52,6 +52,12 @@ class HandedOut:
         """How many prompts that are."""
         return self.epoch * self.dataset_length + self.position
 
+    def includes(self, epoch: int, row: int) -> bool:
+        """Whether a prompt is among them."""
+        if epoch != self.epoch or self.position == self.dataset_length:
+            return epoch <= self.epoch
+        return EpochOrder(self.dataset_length, self.seed, epoch).place_of(row) < self.position
+
 
 @dataclass(slots=True)
 class Keys:
