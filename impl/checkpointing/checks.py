@@ -259,7 +259,7 @@ def free_values_are_plain(checked: Checked) -> Problems:
         try:
             strict_json.checked(value, key)
         except CleancutError as error:
-            yield Problem(file, key, str(error).rstrip("."))
+            yield Problem(file, key, _first_sentence(error))
 
 
 # -- owners ------------------------------------------------------------------------------------------------------------
@@ -352,13 +352,18 @@ def states_have_their_form(checked: Checked) -> Problems:
         )
 
 
+def _first_sentence(error: Exception) -> str:
+    """What happened; what to do is said of the whole checkpoint."""
+    return str(error).partition(". ")[0].rstrip(".")
+
+
 def _state_problems(file: str, saved: dict[str, Any], example: Any, check: Callable[[Any], None]) -> Problems:
     try:
         check(rebuilt_state(saved, example, file))
     except CheckpointIncompatible as error:
-        yield Problem(file, "state", str(error).rstrip("."), True)
+        yield Problem(file, "state", _first_sentence(error), True)
     except CheckpointCorrupt as error:
-        yield Problem(file, "state", str(error).rstrip("."))
+        yield Problem(file, "state", _first_sentence(error))
 
 
 def stamps_fit_the_sampler(checked: Checked) -> Problems:
@@ -502,7 +507,7 @@ def accounts_agree(checked: Checked) -> Problems:
     try:
         accounts = checked.accounts
     except CheckpointCorrupt as error:
-        yield Problem(doc.TRAINER, "accounts", str(error).rstrip("."))
+        yield Problem(doc.TRAINER, "accounts", _first_sentence(error))
         return
     owners = [
         (doc.LEDGER, f"entries[{place}]", f"group {entry.group} is pending", Key(entry.epoch, entry.index))

@@ -16,7 +16,7 @@ from ..store.checkpoint_store import CheckpointStore
 from ..store.manifest import AcceptedDataset
 from ..store.reader import CheckpointReader
 from . import documents as doc
-from .believable import check_progress
+from .checks import check_progress
 from .participants import Counters, Participants
 from .restoring import Expected, Restored, accepted_by, newest_readable, trainer_files
 from .validation import check_identity, cursor_of, dropped_of, place_of, shortfalls_of
