@@ -6,7 +6,8 @@ cut, and shown as intervals of trained keys, which is what a finished epoch shri
 Inside they are bits, 4,096 keys of one epoch to an integer. A shuffled epoch is all gaps until it ends, so a table of
 intervals would grow to half the dataset, and a snapshot would copy it inside the window. Integers are immutable: a
 snapshot copies one small table of references. Chunks of which every key was trained are ranges, so that accounts read
-from a file take room as the file does, whatever its intervals claim.
+from a file take room as the file does, whatever its intervals claim. Dropped keys are only ever added, so a snapshot of
+them is the table itself and how long it was.
 """
 
 from __future__ import annotations
@@ -35,6 +36,48 @@ class Interval(NamedTuple):
     epoch: int
     first: int
     last: int
+
+
+class DropTable:
+    """Dropped keys in the order in which they were dropped; grows at its end and nowhere else."""
+
+    def __init__(self, dropped: Mapping[Key, str]) -> None:
+        # Invariant only_added: the first n drops, and the places of their keys, never change, so whoever knows n has
+        # a snapshot. Another thread may read them while one is added.
+        self.drops: list[tuple[Key, str]] = list(dropped.items())
+        self.places: dict[Key, int] = {key: place for place, key in enumerate(dropped)}
+
+    def add(self, key: Key, reason: str) -> None:
+        """Record a key that is not in the table."""
+        self.places[key] = len(self.drops)
+        self.drops.append((key, reason))
+
+
+class DroppedKeys(Mapping[Key, str]):
+    """Why each key was dropped, oldest first, as of the moment it was asked for; costs nothing to make."""
+
+    __slots__ = ("_length", "_table")
+
+    def __init__(self, table: DropTable) -> None:
+        self._table = table
+        self._length = len(table.drops)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Key]:
+        # By place, since a list may grow under this where a dictionary may not.
+        drops = self._table.drops
+        return (drops[place][0] for place in range(self._length))
+
+    def __getitem__(self, key: Key) -> str:
+        place = self._table.places[key]
+        if place >= self._length:
+            raise KeyError(key)
+        return self._table.drops[place][1]
+
+    def __repr__(self) -> str:
+        return f"DroppedKeys({dict(self)!r})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +154,15 @@ class Accounts:
         self._bits: dict[tuple[int, int], int] = {}
         # Invariant full_chunks_are_ranges: no full chunk is in `_bits`; ranges are sorted, apart and never adjacent.
         self._whole: list[Whole] = []
-        self._dropped: dict[Key, str] = {}
+        self._dropped = DropTable({})
         # Invariant counts_agree: the number of bits, and of dropped keys by reason. Kept, for a million keys are many.
         self._trained_count = 0
         self._dropped_counts: dict[str, int] = {}
 
     @property
     def dropped(self) -> Mapping[Key, str]:
-        """Dropped keys and why, oldest first."""
-        return MappingProxyType(self._dropped)
+        """Dropped keys and why, oldest first, as of now."""
+        return DroppedKeys(self._dropped)
 
     @property
     def trained(self) -> tuple[Interval, ...]:
@@ -144,8 +187,8 @@ class Accounts:
         """What became of a key, as a clause for a message; None while it is somebody's, or unread."""
         if _is_set(self._bits, self._whole, key):
             return "was trained"
-        reason = self._dropped.get(key)
-        return None if reason is None else f"was dropped ({reason!r})"
+        place = self._dropped.places.get(key)
+        return None if place is None else f"was dropped ({self._dropped.drops[place][1]!r})"
 
     def train(self, key: Key) -> None:
         """Record that the trainer has finished a step with this key."""
@@ -158,21 +201,21 @@ class Accounts:
         if not isinstance(reason, str) or not reason:
             raise UsageError(f"the reason for dropping {key} is {reason!r}, but must be a short text, like 'failed'.")
         self._require_unsettled(key, f"dropped ({reason!r})")
-        self._dropped[key] = reason
+        self._dropped.add(key, reason)
         self._dropped_counts[reason] = self._dropped_counts.get(reason, 0) + 1
 
     def snapshot(self) -> AccountsSnapshot:
-        """The accounts as they are now, immutable. Copies tables of references, no keys."""
-        bits, dropped = self._bits.copy(), self._dropped.copy()
-        return AccountsSnapshot(MappingProxyType(bits), MappingProxyType(dropped), tuple(self._whole))
+        """The accounts as they are now, immutable. Copies small tables of references, no keys."""
+        return AccountsSnapshot(MappingProxyType(self._bits.copy()), self.dropped, tuple(self._whole))
 
     def load(self, snapshot: AccountsSnapshot) -> None:
         """Replace everything by a snapshot."""
         self._bits = dict(snapshot.bits)
         self._whole = list(snapshot.whole)
-        self._dropped = dict(snapshot.dropped)
+        # A table of its own: snapshots of the one before go on reading that.
+        self._dropped = DropTable(snapshot.dropped)
         self._trained_count = snapshot.trained_count
-        self._dropped_counts = dict(Counter(self._dropped.values()))
+        self._dropped_counts = dict(Counter(snapshot.dropped.values()))
 
     def _require_unsettled(self, key: Key, event: str) -> None:
         before = self.settled(key)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from asyncio.events import _get_running_loop
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
@@ -231,8 +230,7 @@ class CleancutCollector(Collector):
         yield self._gauge("cleancut_buffer_permits", "Permits without a slot.", permits, "state")
 
     def _of_ledger(self, ledger: Ledger) -> Iterator[Metric]:
-        phases = Counter(entry.phase.value for entry in ledger.entries.values())
-        pending = {(phase,): phases[phase] for phase in ("reserved", "admitted")}
+        pending = {(phase.value,): count for phase, count in ledger.phase_counts.items()}
         yield self._gauge("cleancut_prompts_pending", "Prompts that the ledger owns.", pending, "phase")
         trained = {(): ledger.accounts.trained_count}
         yield self._counter("cleancut_prompts_trained", "Prompts trained, over all restarts.", trained)

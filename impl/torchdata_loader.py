@@ -186,7 +186,9 @@ class TorchdataPromptLoader:
         leftover = deque((index, self._dataset.rows[index]) for index in state.leftover)
         self._iterator = None
         self._leftover = leftover
-        self._state = self._after(replace(state, exhausted=False))
+        # The digest is of the dataset that is here; an earlier version may have taken it in another form.
+        mine = replace(state, exhausted=False, dataset_digest=self._state.dataset_digest)
+        self._state = self._after(mine)
 
     # -- drawing
 

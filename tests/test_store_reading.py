@@ -137,7 +137,7 @@ def test_case_E02_what_is_no_checkpoint_is_listed_with_the_reason(root: Path) ->
     assert text_of(root, "step_10-2") == "step 10"
     with open_store(root, keep=9) as store:
         assert publish(store, 20, "again").manifest.name == "step_20-7"
-    assert not (root / ".staging-5-old").exists()
+    assert (root / ".staging-5-old").exists(), "a whole checkpoint that no writer has put there"
     assert (root / "best").exists(), "what is not ours is left alone"
 
 

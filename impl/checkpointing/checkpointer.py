@@ -24,8 +24,9 @@ from ..seen_out import seen_out
 from ..store.checkpoint_store import CheckpointStore, Draft
 from ..store.files import Files
 from ..store.lock import WriterIdentity
-from ..store.manifest import Identity, Kind
+from ..store.manifest import AcceptedDataset, Identity, Kind
 from ..store.posix_files import PosixFiles
+from ..store.retention import UNNAMED
 from .artifacts import check_savable, identity_of, name_run
 from .capture import Anchor, Captured, CapturedTrainer, read_cut
 from .participants import (
@@ -41,7 +42,14 @@ from .participants import (
 )
 from .pending import CheckpointInfo, PendingSave, SaveStatistics, SnapshotSkipped
 from .publication import Publication, Written, failure_of
-from .refusals import require_choice, require_own_directory, require_settings, require_still, require_trainer
+from .refusals import (
+    require_choice,
+    require_own_directory,
+    require_settings,
+    require_still,
+    require_trainer,
+    warn_of_another_life,
+)
 from .restoring import Expected, Plan, Restored, newest_valid, read_plan
 from .save_log import CheckpointerStatistics, SaveLog, report_save
 from .trainer_only import TrainerPlan, read_trainer_plan
@@ -87,6 +95,9 @@ class Checkpointer:
         self._background: asyncio.Task[Written] | None = None
         self._newest: str | None = None
         self._anchor: Anchor | None = None
+        self._accepted: tuple[AcceptedDataset, ...] = ()
+        # What all saves of the run have in common, over its restores. UNSET: neither saved nor restored anything yet.
+        self._run: str | Unset = UNSET
         self._log = SaveLog()
         self._restoring = False
         # Why no work is accepted: a failed restore, until one succeeds.
@@ -108,19 +119,22 @@ class Checkpointer:
         counters: CountersPart | None = None,
         generations: int | None = None,
         recovery: bool = True,
+        accept_dataset: bool = False,
     ) -> None:
         """Name the parts of the run. Refuses at once what a save could not write later.
 
         `counters` is whoever moves the trainer's version; without it `HeldCounters` are used, which the caller moves
         through `checkpointer.counters`. Without a `pool` an empty one is written, and a checkpoint that holds spares
         is not restored. `generations` is the size of a group, part of the identity. Without `recovery` a save holds
-        the trainer and its version alone, and a restore takes up no more.
+        the trainer and its version alone, and a restore takes up no more. `accept_dataset` says that the content of
+        the dataset was changed on purpose, with as many rows as before: checkpoints of before are restored, and each
+        manifest from then on names them in `accepted`.
         """
         if self._parts is not None:
             raise UsageError("attach() was called twice. A checkpointer saves one run; make another one for another.")
         counters = HeldCounters() if counters is None else counters
         pool = NoPool() if pool is None else pool
-        parts = Participants(ledger, loader, sampler, buffer, counters, generations, recovery, pool)
+        parts = Participants(ledger, loader, sampler, buffer, counters, generations, recovery, pool, accept_dataset)
         parts.require_good()
         check_savable(sampler, loader, buffer.plane)
         parts.require_barrier(self.barrier)
@@ -219,6 +233,9 @@ class Checkpointer:
 
     def _draft(self, kind: Kind, captured: Captured | CapturedTrainer) -> Draft:
         assert self._identity is not None
+        if isinstance(self._run, Unset):
+            self._run = self._store.claim_token
+            warn_of_another_life(self.directory, self._store.newest_known)
         return Draft(
             step=captured.counters.step,
             sequence=self._store.take_sequence(),
@@ -226,6 +243,8 @@ class Checkpointer:
             parent=self._newest,
             anchor=self._anchor.name if kind == "rollout" and self._anchor else None,
             identity=self._identity,
+            accepted=self._accepted,
+            run=self._run,
         )
 
     def _ended(
@@ -244,7 +263,7 @@ class Checkpointer:
             if (error := failure_of(task, publication.draft.name)) is None:
                 self._note_success(publication, pending, figures, task.result())
             elif not pending.done:
-                self._log.failed(pending, error)
+                self._log.failed(pending, error, in_doubt=self._store.is_in_doubt(publication.draft.name))
                 self.barrier.emit("fail_save", name=publication.draft.name)
         finally:
             self._turn.release()
@@ -307,7 +326,9 @@ class Checkpointer:
             self._restoring = False
         self._unusable = None
         self._newest = plan.restored.name
+        self._run = plan.run or UNNAMED
         self._anchor = Anchor(plan.anchor, plan.counters.version)
+        self._accepted = plan.accepted
         return plan.restored
 
     def _reading(
@@ -318,7 +339,7 @@ class Checkpointer:
         expected = Expected.of(parts, self._identity)
         if parts.recovery:
             return lambda: read_plan(self._store, expected, step, load_buffer, with_trainer=with_trainer)
-        return lambda: read_trainer_plan(self._store, expected.identity, step, with_trainer=with_trainer)
+        return lambda: read_trainer_plan(self._store, expected, step, with_trainer=with_trainer)
 
     def latest(self) -> CheckpointInfo | None:
         """The newest checkpoint whose manifest and lengths are right; None if there is none at all.
@@ -401,7 +422,8 @@ class Checkpointer:
         """Open the store unless it holds another run's checkpoints; one job, which no cancellation can halve."""
         self._store.open()
         try:
-            require_own_directory(self.directory, self._store.newest_known, self._identity)
+            accept = self._attached().accept_dataset
+            require_own_directory(self.directory, self._store.newest_known, self._identity, accept)
         except BaseException:
             self._store.close()
             raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ..errors import Holder
 from ..store.manifest import Kind
@@ -13,6 +13,8 @@ from ..store.manifest import Kind
 if TYPE_CHECKING:
     from ..barrier import WindowFigures
 
+
+Published = Literal["yes", "no", "unknown"]
 
 #: The parts of a save in the order in which they come.
 PHASES = ("queue", "drain", "window", "stage", "persist")
@@ -106,6 +108,7 @@ class PendingSave:
         self.window_seconds = window_seconds
         self._outcome: asyncio.Future[CheckpointInfo] = asyncio.get_running_loop().create_future()
         self._failure_seen = False
+        self._in_doubt = False
         # Whoever asked for the save is still in the call that would raise its failure: nobody else is told meanwhile.
         self.asked_for = False
 
@@ -124,6 +127,18 @@ class PendingSave:
     def done(self) -> bool:
         """Whether `durable` would return or raise at once."""
         return self._outcome.done()
+
+    @property
+    def published(self) -> Published | None:
+        """What became of it: "yes": durable. "no". "unknown": it failed after its rename, so a restart may find it.
+
+        None while it is not done.
+        """
+        if not self.done:
+            return None
+        if self._outcome.exception() is None:
+            return "yes"
+        return "unknown" if self._in_doubt else "no"
 
     @property
     def failure(self) -> BaseException | None:
@@ -146,8 +161,9 @@ class PendingSave:
         """The checkpoint is durable."""
         self._outcome.set_result(info)
 
-    def fail(self, error: BaseException) -> None:
-        """Nothing was published; the error is kept until somebody asks."""
+    def fail(self, error: BaseException, *, in_doubt: bool = False) -> None:
+        """Nothing was published, or it is `in_doubt`; the error is kept until somebody asks."""
+        self._in_doubt = in_doubt
         self._outcome.set_exception(error)
         # Read here so that asyncio does not report it as forgotten: the checkpointer keeps it and raises it.
         self._outcome.exception()

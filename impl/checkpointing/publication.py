@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from traceback import clear_frames
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CleancutError
+from ..errors import CleancutError, DurabilityUnknown
 from ..store.checkpoint_store import CheckpointStore, Draft, Published
 from ..store.manifest import Count
 from ..store.staging import StagedDirectory
@@ -85,7 +85,9 @@ class Publication:
             return self.store.publish(self.draft, lambda staged: self._fill(staged, copies), durable)
         except BaseException as error:
             # Also said here: a program may end before anybody asks what became of the save.
-            if isinstance(error, Exception):
+            if isinstance(error, DurabilityUnknown):
+                _log.error("checkpoint %s is in doubt: %s", self.draft.name, error)
+            elif isinstance(error, Exception):
                 _log.error("checkpoint %s was not published: %s", self.draft.name, error)
             else:
                 _log.error("%s", _stopped(error, self.draft.name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING
@@ -11,10 +12,14 @@ from ..barrier import CheckpointBarrier, Unset
 from ..errors import CheckpointIncompatible, UsageError
 from ..store.lock import WriterIdentity
 from .participants import BufferPart
+from .validation import identity_as_here
 
 if TYPE_CHECKING:
     from ..store.manifest import Identity
     from ..store.retention import Known
+
+
+_log = logging.getLogger("cleancut.checkpointer")
 
 
 def require_settings(
@@ -63,10 +68,26 @@ def require_still(barrier: CheckpointBarrier, buffer: BufferPart) -> None:
         )
 
 
-def require_own_directory(directory: str, newest: Known | None, identity: Identity | None) -> None:
+def require_own_directory(
+    directory: str, newest: Known | None, identity: Identity | None, accept_dataset: bool = False
+) -> None:
     """Refuse a directory that holds another run's checkpoints."""
-    if newest is not None and newest.identity != identity:
+    if newest is None:
+        return
+    if identity is None or identity_as_here(newest.identity, identity, accept_dataset) != identity:
         raise CheckpointIncompatible(
             f"{directory} holds checkpoints of another run: {newest.name} has {newest.identity}, this run has "
             f"{identity}. Saving here would remove them in time. Use another directory."
+        )
+
+
+def warn_of_another_life(directory: str, newest: Known | None) -> None:
+    """Say that a run which restored nothing saves beside checkpoints of its own identity; none of them will go."""
+    if newest is not None:
+        _log.warning(
+            "%s holds checkpoints of this run (newest: %s), and none was restored: a run is begun anew beside them, "
+            "and the next resume will take it. They count towards no limit and are not removed. If that is not meant, "
+            "end this run, move what it saves elsewhere and restore; else give it a directory of its own.",
+            directory,
+            newest.name,
         )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..dataset_identity import same_dataset
 from ..errors import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatible, CheckpointNotFound
 from ..in_words import none_valid
 from ..keys import Key
@@ -18,7 +19,7 @@ from ..slots import Slot
 from ..spare_pool import Spare
 from ..store.catalogue import Candidate, Catalogue, Skipped
 from ..store.checkpoint_store import CheckpointStore
-from ..store.manifest import Identity
+from ..store.manifest import AcceptedDataset, Identity, Manifest
 from ..store.reader import CheckpointReader, MemberReader
 from . import documents as doc
 from .believable import check_counts
@@ -96,6 +97,7 @@ class Expected:
     check_fits: Callable[[int], None]
     has_pool: bool
     plane: DataPlane
+    accept_dataset: bool
 
     @classmethod
     def of(cls, parts: Participants, identity: Identity) -> Expected:
@@ -110,6 +112,7 @@ class Expected:
             check_fits=parts.buffer.check_fits,
             has_pool=not isinstance(parts.pool, NoPool),
             plane=parts.buffer.plane,
+            accept_dataset=parts.accept_dataset,
         )
 
 
@@ -119,6 +122,7 @@ class Plan:
 
     restored: Restored
     anchor: str
+    run: str | None
     fence: int
     counters: Counters
     sampler_state: Any
@@ -128,6 +132,7 @@ class Plan:
     rows: Any
     ledger: LedgerSnapshot
     trainer: DirectoryReader | None
+    accepted: tuple[AcceptedDataset, ...]
 
     def put_into_place(
         self, barrier: CheckpointBarrier, parts: Participants, cut: Cut, trainer: TrainerState | None
@@ -193,6 +198,19 @@ def newest_valid(store: CheckpointStore) -> CheckpointInfo | None:
     if damaged:
         raise _none_valid(store.root, damaged)
     return None
+
+
+def accepted_by(manifest: Manifest, expected: Expected) -> tuple[AcceptedDataset, ...]:
+    """The changes of the dataset in the lineage of a checkpoint, with the one that this restore accepts, if it does."""
+    saved, here = manifest.identity.dataset_digest, expected.identity.dataset_digest
+    if same_dataset(saved, here):
+        return manifest.accepted
+    _log.warning(
+        "%s was saved with another dataset of as many rows, which is accepted: what is trained from here on comes from "
+        "this one, and finished rows in the buffer from that one. Later manifests name the change in `accepted`.",
+        manifest.name,
+    )
+    return (*manifest.accepted, AcceptedDataset(manifest.name, saved))
 
 
 def put_into_place(
@@ -266,7 +284,7 @@ def _plan(
     store: CheckpointStore, reader: CheckpointReader, expected: Expected, load_buffer: bool, with_trainer: bool
 ) -> Plan:
     manifest = reader.manifest
-    check_identity(reader.name, manifest.identity, expected.identity)
+    check_identity(reader.name, manifest.identity, expected.identity, expected.accept_dataset)
     if manifest.kind == "trainer":
         raise CheckpointIncompatible(
             f"{reader.name} was saved by a run without recovery and holds the trainer's state alone: the prompts in "
@@ -276,7 +294,11 @@ def _plan(
     documents = read_documents(reader)
     check_documents(documents, has_pool=expected.has_pool)
     sampler_state = rebuilt_state(documents.sampler.state, expected.sampler_state, f"{reader.name}/{doc.SAMPLER}")
-    loader_state = rebuilt_state(documents.loader.state, expected.loader_state, f"{reader.name}/{doc.LOADER}")
+    # What names the data is in the state of the loader as well, and was looked at in the manifest.
+    saved_loader = {**documents.loader.state}
+    if "dataset_digest" in saved_loader:
+        saved_loader["dataset_digest"] = expected.identity.dataset_digest
+    loader_state = rebuilt_state(saved_loader, expected.loader_state, f"{reader.name}/{doc.LOADER}")
     check_cursor(documents, sampler_state)
     expected.check_sampler(sampler_state)
     expected.check_loader(loader_state)
@@ -316,6 +338,7 @@ def _plan(
     return Plan(
         restored=restored,
         anchor=manifest.anchor or reader.name,
+        run=manifest.run,
         fence=manifest.fence,
         counters=counters,
         sampler_state=sampler_state,
@@ -325,6 +348,7 @@ def _plan(
         rows=rows,
         ledger=ledger,
         trainer=trainer,
+        accepted=accepted_by(manifest, expected),
     )
 
 

@@ -58,11 +58,11 @@ class SaveLog:
         self._bytes += figures.bytes
         pending.succeed(info)
 
-    def failed(self, pending: PendingSave, error: BaseException) -> None:
-        """The save published nothing."""
+    def failed(self, pending: PendingSave, error: BaseException, *, in_doubt: bool) -> None:
+        """The save published nothing, or with `in_doubt` what it published may be lost at a power cut."""
         self._failed += 1
         self._last_failed = pending
-        pending.fail(error)
+        pending.fail(error, in_doubt=in_doubt)
 
     def not_begun(self) -> None:
         """A save failed before its window was over, as at the drain limit; whoever asked for it is told."""

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from ..accounts import AccountsSnapshot
+from ..dataset_identity import same_dataset
 from ..errors import CheckpointCorrupt, CheckpointIncompatible
 from ..in_words import counted
 from ..keys import GroupId, Key
@@ -40,8 +41,21 @@ class Documents:
     trainer: doc.TrainerDocument
 
 
-def check_identity(name: str, saved: Identity, here: Identity) -> None:
+def identity_as_here(saved: Identity, here: Identity, accept_dataset: bool) -> Identity:
+    """The identity of a checkpoint with the digest of this run's dataset, if that is the same or is to be accepted.
+
+    Accepted is a dataset of as many rows: how many there are decides the order of an epoch, so with another number the
+    place in it would mean nothing.
+    """
+    accepted = accept_dataset and saved.dataset_length == here.dataset_length
+    if accepted or same_dataset(saved.dataset_digest, here.dataset_digest):
+        return msgspec.structs.replace(saved, dataset_digest=here.dataset_digest)
+    return saved
+
+
+def check_identity(name: str, saved: Identity, here: Identity, accept_dataset: bool = False) -> None:
     """Refuse a checkpoint of another run, naming what differs with both values."""
+    saved = identity_as_here(saved, here, accept_dataset)
     differing = [
         f"{field}: {mine!r} in the checkpoint, {theirs!r} here"
         for field in saved.__struct_fields__
@@ -50,7 +64,8 @@ def check_identity(name: str, saved: Identity, here: Identity) -> None:
     if differing:
         raise CheckpointIncompatible(
             f"{name} was written by another run. {'; '.join(differing)}. Resume with the same dataset, seed, batch "
-            "size and sampler, or begin a new run in another directory."
+            "size and sampler, or begin a new run in another directory. For a dataset of as many rows that was changed "
+            "on purpose, say accept_dataset=True."
         )
 
 

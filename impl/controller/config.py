@@ -34,6 +34,9 @@ class ControllerConfig:
     resume: Resume = "auto"
     #: Whether the rows in the checkpoint are used; without them every buffered group is generated again.
     load_buffer: bool = True
+    #: Whether a checkpoint is restored whose dataset had other content, with as many rows. Each manifest from then on
+    #: names the change, so leave it False again once a checkpoint was made.
+    accept_dataset: bool = False
     #: Generations in a group: the first dimension of every tensor that `generate` returns. None: not checked.
     generations: int | None = None
     #: Slots of the replay buffer that the controller makes. None: what the sampler needs; with the windowed sampler a
@@ -84,7 +87,7 @@ class ControllerConfig:
     stall_timeout: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("recovery", "load_buffer", "borrow"):
+        for name in ("recovery", "load_buffer", "accept_dataset", "borrow"):
             self._require(name, isinstance(getattr(self, name), bool), "True or False")
         self._choice("resume", ("auto", "must", "never"))
         self._choice("remainder", ("train", "drop"))

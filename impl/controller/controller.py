@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -114,6 +113,7 @@ class Controller:
                 counters=self.progress,
                 generations=self.config.generations,
                 recovery=self.config.recovery,
+                accept_dataset=self.config.accept_dataset,
             )
         self._tell_tracer()
         self._supervisor = Supervisor()
@@ -246,7 +246,7 @@ class Controller:
                 f"trainer: none was given, and {restored.name} holds a trainer's state. The run would go on at step "
                 f"{restored.step} with a model that has not seen the steps before; give the trainer of the saved run."
             )
-        phases = Counter(entry.phase for entry in self.ledger.entries.values())
+        phases = self.ledger.phase_counts
         self._restored = RestoredFrom(
             name=restored.name,
             step=restored.step,

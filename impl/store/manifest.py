@@ -16,6 +16,8 @@ from ..errors import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatibl
 from . import names, strict_json
 
 SCHEMA = 1
+#: A manifest of a million tensors has some 100 MB; more than this is no manifest, and is refused before it is read.
+MANIFEST_LIMIT = 512 << 20
 
 Plain = str | int | float | bool | None
 #: "full": the whole run. "rollout": everything but the trainer, for the full save that is its anchor. "trainer": the
@@ -63,11 +65,20 @@ class FileRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tensors: dict[str, TensorRecord] | None
 
 
-class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AcceptedDataset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A change of the dataset that a restore was told to accept: of which checkpoint, and the digest it had."""
+
+    checkpoint: str
+    dataset_digest: str
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One checkpoint. `sequence` orders checkpoints; `step` does not, since a run may go back and save it again.
 
     `parent` is the checkpoint that was newest in the writing run; `anchor` is the full save whose trainer state belongs
-    to a rollout snapshot, None for a full save.
+    to a rollout snapshot, None for a full save. `run` is common to all that one run has saved, over its restores;
+    `attempt` is the token of the staging directory in which this one was written. Both are None in what an older
+    version wrote: unchecked.
     """
 
     schema: int
@@ -80,6 +91,10 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     identity: Identity
     counts: dict[str, Count]
     files: dict[str, FileRecord]
+    #: Of the runs that this one goes on from, oldest first. Rows in the buffer may be of a dataset from before.
+    accepted: tuple[AcceptedDataset, ...] = ()
+    run: str | None = None
+    attempt: str | None = None
 
     @property
     def name(self) -> str:
@@ -142,6 +157,15 @@ def decode_manifest(data: bytes, digest_line: bytes, name: str) -> Manifest:
                 "Do not trust it; restore another checkpoint."
             )
     return manifest
+
+
+def decode_unnamed(data: bytes, digest_line: bytes, where: str) -> Manifest | None:
+    """The manifest of a directory that is under no name of a checkpoint; None if it does not match its digest."""
+    if digest_line != _digest_line(data):
+        return None
+    plain = strict_json.decode_plain(data, where)
+    _check_schema(plain, where)
+    return decode_manifest(data, digest_line, strict_json.convert(plain, Manifest, where).name)
 
 
 def _check_schema(plain: object, where: str) -> None:

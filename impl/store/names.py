@@ -25,6 +25,7 @@ TEMPORARY_PREFIX = ".temporary-"
 
 #: More no name of a checkpoint can carry.
 HIGHEST_SEQUENCE = 10**18 - 1
+_STAGING = re.compile(r"\.staging-(?:([0-9]{1,18})|probe)-(.+)", re.ASCII | re.DOTALL)
 _CHECKPOINT = re.compile(r"step_([0-9]{1,18})-([0-9]{1,18})", re.ASCII)
 _PART_OF_OTHERS = re.compile(r"[A-Za-z0-9_.-]{1,200}", re.ASCII)
 _MOST_PARTS = 8
@@ -47,8 +48,14 @@ def staging_name(sequence: int, token: str) -> str:
     return f"{STAGING_PREFIX}{sequence}-{token}"
 
 
+def parse_staging_name(name: str) -> tuple[int | None, str] | None:
+    """The (sequence, token) of a staging directory, without a sequence for one of `fsck --probe`; None of another."""
+    match = _STAGING.fullmatch(name)
+    return (int(match[1]) if match[1] else None, match[2]) if match else None
+
+
 def is_leftover(name: str) -> bool:
-    """Whether a name can only belong to an attempt or a removal that did not end."""
+    """Whether a name looks like that of an attempt or a removal that did not end. Who made it is another question."""
     return name.startswith((STAGING_PREFIX, DELETING_PREFIX, TEMPORARY_PREFIX))
 
 

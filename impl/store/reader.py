@@ -16,7 +16,7 @@ from ..in_words import counted
 from . import names, strict_json
 from .failures import DAMAGE, READING, store_error
 from .files import Files, FileStat
-from .manifest import FileRecord, Manifest, decode_manifest
+from .manifest import MANIFEST_LIMIT, FileRecord, Manifest, decode_manifest
 from .parallel import Job, in_parallel
 from .tensor_assembly import READ_BYTES, TensorAssembly
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# A manifest of a million tensors has some 100 MB; more than this is no manifest, and is refused before it is read.
-_MANIFEST_LIMIT = 512 << 20
 _DIGEST_LIMIT = 1024
 
 
@@ -41,7 +39,7 @@ class CheckpointReader:
         # Members whose digest was found right.
         self._verified: set[str] = set()
         self._check_directory("")
-        data = self._read_whole(names.MANIFEST, _MANIFEST_LIMIT)
+        data = self._read_whole(names.MANIFEST, MANIFEST_LIMIT)
         digest_line = self._read_whole(names.MANIFEST_DIGEST, _DIGEST_LIMIT)
         self.manifest: Manifest = decode_manifest(data, digest_line, name)
 

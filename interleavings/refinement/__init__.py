@@ -18,8 +18,9 @@ cut       compared: cursor, epoch and exhausted bit, dispatch cursor, shortfalls
           history: `gate_passed`, `lingering`, `trouble`, `columns` (where a task stands in its code); `tries` (the
           library keeps two budgets and forgets both with the commit); `lease`, `silences_left`
           (off in what is followed: the explorer has one process); `generations` (a permit is in a task's hands
-          before its slot and after it); `anchor` (a version; of a snapshot on disk its name is compared); `saves_left` and
-          the other budgets; the image while it is read, since no step of the implementation ends in between
+          before its slot and after it); `anchor` (a version; of a snapshot on disk its name is compared);
+          `saves_left` and the other budgets; the image while it is read, since no step of the implementation ends
+          in between
 
 **Names.** The machine numbers prompts in the order in which the loader hands them out, and takes groups of one age in
 that order. The library takes them in the order of their arrival. Two ready groups of which the machine knows nothing
