@@ -26,10 +26,12 @@ from impl.errors import (
     CleancutError,
     CommittedTensorModified,
     DrainTimeout,
+    DurabilityUnknown,
     InvariantViolated,
     StoreBusy,
     StoreFailed,
     StoreFull,
+    StoreOvertaken,
     UsageError,
 )
 from impl.prometheus import CleancutCollector
@@ -134,7 +136,15 @@ def test_case_G05_a_run_whose_last_save_fails_reports_no_success(tmp_path: Path,
     assert 12 not in steps_on_disk(tmp_path)
 
 
-FATAL = [StoreBusy, CommittedTensorModified, InvariantViolated, UsageError, CheckpointIncompatible, CleancutError]
+FATAL = [
+    StoreBusy,
+    StoreOvertaken,
+    CommittedTensorModified,
+    InvariantViolated,
+    UsageError,
+    CheckpointIncompatible,
+    CleancutError,
+]
 
 
 @pytest.mark.parametrize("error", FATAL)
@@ -339,6 +349,7 @@ def test_case_G05_every_error_of_the_library_is_either_passing_or_fatal_on_purpo
     assert may_pass(DrainTimeout("slow"))
     assert may_pass(StoreFull("full"))
     assert may_pass(OSError("odd"))
+    assert may_pass(DurabilityUnknown("the last fsync failed", "step_1-1"))
     assert not any(may_pass(error("said")) for error in FATAL)
     assert not may_pass(KeyboardInterrupt())
 

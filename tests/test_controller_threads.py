@@ -140,12 +140,15 @@ async def test_case_G16_a_group_given_up_for_its_age_keeps_its_permit_while_its_
         max_in_flight=3,
     )  # fmt: skip
     run = asyncio.create_task(controller.run())
-    await until(lambda: controller.ledger.accounts.dropped_counts.get("stale_inflight") == 1)
-    await until(lambda: 0 not in controller.generation.running)
+    # Which others are too old as well depends on how fast the threads of this machine are.
+    await until(lambda: 0 in threads.inside)
+    await until(lambda: 0 not in controller.ledger.entries and 0 not in controller.generation.running)
     assert controller.generation.in_flight.capacity - controller.generation.in_flight.free >= 1
     assert "generate is at work on [0" in controller.generation.describe()
     report = await run
-    assert report.dropped["stale_inflight"] == 1
+    assert report.dropped["stale_inflight"] >= 1
+    assert 0 in threads.inside
+    assert settled_keys(controller) == each_once(12)
     assert not balanced(controller)
     threads.go_on.set()
     await until(lambda: balanced(controller))

@@ -79,7 +79,8 @@ NOT_HERE = {
     "nemo_rl/algorithms/async_utils/replay_buffer.py": "class DataPlaneCheckpointBarrier:\n    pass\n",
     "nemo_rl/algorithms/single_controller.py": (
         "from nemo_rl.algorithms.async_utils.replay_buffer import DataPlaneCheckpointBarrier\n\n\n"
-        "class SingleControllerActor:\n    barrier: DataPlaneCheckpointBarrier\n"
+        "class SingleControllerActor:\n    barrier: DataPlaneCheckpointBarrier\n\n"
+        "    @classmethod\n    def remote(cls) -> object:\n        return cls()\n"
     ),
 }
 

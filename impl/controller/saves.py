@@ -20,6 +20,7 @@ from ..errors import (
     DrainTimeout,
     GuardUnreachable,
     HostUnreachable,
+    StoreBusy,
     StoreFailed,
     StoreFull,
 )
@@ -44,7 +45,8 @@ def may_pass(error: BaseException) -> bool:
     What is no error of the library comes from the caller's parts, as a trainer state that cannot be copied just now.
     """
     if isinstance(error, CleancutError):
-        return isinstance(error, PASSING)
+        # A writer that was overtaken sees a call that failed as well as somebody else in its directory.
+        return isinstance(error, PASSING) and not isinstance(error, StoreBusy)
     return isinstance(error, Exception)
 
 
