@@ -18,6 +18,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
+from ..accounts import AccountsSnapshot
 from ..barrier import UNSET, CheckpointBarrier, Unset
 from ..errors import CheckpointNotFound, UsageError
 from ..seen_out import seen_out
@@ -27,7 +28,7 @@ from ..store.lock import WriterIdentity
 from ..store.manifest import AcceptedDataset, Identity, Kind
 from ..store.posix_files import PosixFiles
 from ..store.retention import UNNAMED
-from .artifacts import check_savable, identity_of, name_run
+from .artifacts import bind_to_loader, check_savable, identity_of, identity_with_steps, name_run
 from .capture import Anchor, Captured, CapturedTrainer, read_cut
 from .participants import (
     BufferPart,
@@ -44,6 +45,7 @@ from .pending import CheckpointInfo, PendingSave, SaveStatistics, SnapshotSkippe
 from .publication import Publication, Written, failure_of
 from .refusals import (
     require_choice,
+    require_empty,
     require_own_directory,
     require_settings,
     require_still,
@@ -95,11 +97,15 @@ class Checkpointer:
         self._background: asyncio.Task[Written] | None = None
         self._newest: str | None = None
         self._anchor: Anchor | None = None
+        # Accounts of which every prompt was found to be handed out, by the newest save or restore.
+        self._known = AccountsSnapshot.empty()
         self._accepted: tuple[AcceptedDataset, ...] = ()
         # What all saves of the run have in common, over its restores. UNSET: neither saved nor restored anything yet.
         self._run: str | Unset = UNSET
         self._log = SaveLog()
         self._restoring = False
+        # How many mutations had ended when the last restore was over.
+        self._untouched_since = 0
         # Why no work is accepted: a failed restore, until one succeeds.
         self._unusable: str | None = None
         self._opened = False
@@ -138,6 +144,7 @@ class Checkpointer:
         parts.require_good()
         check_savable(sampler, loader, buffer.plane)
         parts.require_barrier(self.barrier)
+        bind_to_loader(sampler, loader)
         self._identity = identity_of(loader, sampler, generations)
         self._parts = parts
         name_run(self.barrier.tracer, self._identity, buffer.capacity, recovery)
@@ -215,7 +222,8 @@ class Checkpointer:
         phases = (queued - asked, opened - queued, closed - opened)
         figures = SaveStatistics.of_window(draft.name, kind, phases, captured.seconds, self.barrier.last_window)
         pending = PendingSave(draft.name, draft.step, draft.sequence, figures.window_seconds)
-        publication = Publication(self._store, draft, captured, parts.buffer.plane, trainer)
+        stamped = getattr(parts.sampler, "stamped", None)
+        publication = Publication(self._store, draft, captured, parts.buffer.plane, trainer, self._known, stamped)
         staged = asyncio.get_running_loop().create_future()
         background = publication.run(self._writer, staged, partial(self._note_success, publication, pending, figures))
         self._background = asyncio.create_task(background, name=f"publish-{draft.name}")
@@ -242,7 +250,7 @@ class Checkpointer:
             kind=kind,
             parent=self._newest,
             anchor=self._anchor.name if kind == "rollout" and self._anchor else None,
-            identity=self._identity,
+            identity=identity_with_steps(self._identity, self._attached().sampler),
             accepted=self._accepted,
             run=self._run,
         )
@@ -279,6 +287,8 @@ class Checkpointer:
             return
         draft, published, of = publication.draft, written.published, written.published.manifest
         self._newest = draft.name
+        if isinstance(publication.captured, Captured):
+            self._known = publication.captured.ledger.accounts
         if draft.kind == "full":
             self._anchor = Anchor(draft.name, publication.captured.counters.version)
         info = CheckpointInfo(draft.name, draft.step, draft.sequence, draft.kind, published.bytes, published.notices)
@@ -291,23 +301,31 @@ class Checkpointer:
     # -- restoring ------------------------------------------------------------------------------------------------
 
     async def restore(
-        self, step: int | None = None, load_buffer: bool = True, trainer: TrainerState | None = None
+        self,
+        step: int | None = None,
+        load_buffer: bool = True,
+        trainer: TrainerState | None = None,
+        *,
+        trainer_by_hand: bool = True,
     ) -> Restored:
         """Bring the run back to a checkpoint: the newest valid one, or with `step` exactly that one.
 
         Everything is read and validated before anything is changed. A damaged newest checkpoint is passed over for the
         one before, with a notice in the log and in `Restored.skipped`; one of another run or format is an error.
-        `load_buffer=False` gives finished groups back to the ledger, to be generated again.
+        `load_buffer=False` gives finished groups back to the ledger, to be generated again. Without a `trainer` the
+        caller loads its state by hand from `Restored.trainer`; `trainer_by_hand=False` refuses a checkpoint with one.
 
-        Refused while a section is open. After a failed restore this object accepts no work until one succeeds; if it
-        failed while parts were being replaced, the barrier is closed for good.
+        Refused while a section is open, and while the parts hold work of this process. After a failed restore this
+        object accepts no work until one succeeds; if it failed while parts were being replaced, the barrier is closed
+        for good.
         """
         parts = self._attached()
-        require_choice(step, load_buffer, trainer)
+        require_choice(step, load_buffer, trainer, trainer_by_hand)
         self._require_idle()
+        wanted = True if trainer is not None else None if trainer_by_hand else False
         self._restoring = True
         try:
-            plan = await self._writer.run(self._reading(parts, step, load_buffer, trainer is not None))
+            plan = await self._writer.run(self._reading(parts, step, load_buffer, wanted))
             if plan is None:
                 raise CheckpointNotFound(
                     f"there is no checkpoint in {self.directory}. Either the directory is wrong or nothing was saved "
@@ -325,18 +343,20 @@ class Checkpointer:
         finally:
             self._restoring = False
         self._unusable = None
+        self._untouched_since = self.barrier.mutation_version
         self._newest = plan.restored.name
         self._run = plan.run or UNNAMED
         self._anchor = Anchor(plan.anchor, plan.counters.version)
+        self._known = plan.ledger.accounts if isinstance(plan, Plan) else AccountsSnapshot.empty()
         self._accepted = plan.accepted
         return plan.restored
 
     def _reading(
-        self, parts: Participants, step: int | None, load_buffer: bool, with_trainer: bool
+        self, parts: Participants, step: int | None, load_buffer: bool, with_trainer: bool | None
     ) -> Callable[[], Plan | TrainerPlan | None]:
         """What the writer thread is to read for a restore: the run, or without recovery the trainer alone."""
         assert self._identity is not None
-        expected = Expected.of(parts, self._identity)
+        expected = Expected.of(parts, identity_with_steps(self._identity, parts.sampler))
         if parts.recovery:
             return lambda: read_plan(self._store, expected, step, load_buffer, with_trainer=with_trainer)
         return lambda: read_trainer_plan(self._store, expected, step, with_trainer=with_trainer)
@@ -410,7 +430,11 @@ class Checkpointer:
                 f"a restore was asked for while another {'restore' if self._restoring else 'save'} is going on. "
                 "Nothing was changed; wait for it."
             )
-        require_still(self.barrier, self._attached().buffer)
+        parts = self._attached()
+        require_still(self.barrier, parts.buffer)
+        # What a restore has put there and nobody has touched since is not this process's work.
+        if self.barrier.mutation_version != self._untouched_since:
+            require_empty(parts)
 
     async def _open_store(self) -> None:
         # Not `self._store.is_open`: a cancelled `prepare` may still be opening it on the writer thread.
@@ -423,7 +447,9 @@ class Checkpointer:
         self._store.open()
         try:
             accept = self._attached().accept_dataset
-            require_own_directory(self.directory, self._store.newest_known, self._identity, accept)
+            assert self._identity is not None
+            here = identity_with_steps(self._identity, self._attached().sampler)
+            require_own_directory(self.directory, self._store.newest_known, here, accept)
         except BaseException:
             self._store.close()
             raise

@@ -11,7 +11,7 @@ from ..arguments import require_abilities, require_flag, require_kind, require_s
 from ..barrier import CheckpointBarrier, Unset
 from ..errors import CheckpointIncompatible, UsageError
 from ..store.lock import WriterIdentity
-from .participants import BufferPart
+from .participants import BufferPart, Participants
 from .validation import identity_as_here
 
 if TYPE_CHECKING:
@@ -39,9 +39,10 @@ def require_settings(
         require_kind("identity", identity, WriterIdentity, "a WriterIdentity, or None")
 
 
-def require_choice(step: int | None, load_buffer: bool, trainer: object) -> None:
+def require_choice(step: int | None, load_buffer: bool, trainer: object, trainer_by_hand: bool) -> None:
     """Refuse what a restore cannot be asked for."""
     require_step(step)
+    require_flag("trainer_by_hand", trainer_by_hand)
     require_flag("load_buffer", load_buffer)
     require_trainer(trainer)
 
@@ -65,6 +66,22 @@ def require_still(barrier: CheckpointBarrier, buffer: BufferPart) -> None:
             "a restore was asked for while sections are open: "
             f"{'; '.join(str(holder) for holder in figures.holders)}. What they change would be mixed with what is "
             "restored. Restore before the pumps start; nothing was changed."
+        )
+
+
+def require_empty(parts: Participants) -> None:
+    """Refuse a restore over work of this process, whose late results would be taken for those of what is restored."""
+    held = {
+        "pending prompts in the ledger": len(getattr(parts.ledger, "entries", ())),
+        "groups in the buffer": len(getattr(parts.buffer, "slots", ())),
+        "prompts in the spare pool": len(getattr(parts.pool, "spares", ())),
+    }
+    found = ", ".join(f"{count} {what}" for what, count in held.items() if count)
+    if found:
+        raise UsageError(
+            f"a restore was asked for while this process has work under way: {found}. What still generates would be "
+            "committed as a result of what is restored, made with other weights. Restore before anything is reserved, "
+            "in a fresh process or with fresh parts; nothing was changed."
         )
 
 

@@ -141,7 +141,7 @@ class Plan:
 
 
 def read_plan(
-    store: CheckpointStore, expected: Expected, step: int | None, load_buffer: bool, *, with_trainer: bool
+    store: CheckpointStore, expected: Expected, step: int | None, load_buffer: bool, *, with_trainer: bool | None
 ) -> Plan | None:
     """Choose, read and validate; None if there is no checkpoint at all. On the writer thread; changes nothing."""
     found = newest_readable(store, step, lambda reader: _plan(store, reader, expected, load_buffer, with_trainer))
@@ -280,7 +280,7 @@ def _asked_for(catalogue: Catalogue, step: int | None, root: str) -> tuple[Candi
 
 
 def _plan(
-    store: CheckpointStore, reader: CheckpointReader, expected: Expected, load_buffer: bool, with_trainer: bool
+    store: CheckpointStore, reader: CheckpointReader, expected: Expected, load_buffer: bool, with_trainer: bool | None
 ) -> Plan:
     manifest = reader.manifest
     check_identity(reader.name, manifest.identity, expected.identity, expected.accept_dataset)
@@ -290,6 +290,8 @@ def _plan(
             "flight, the buffer and the place in the data were not saved and are not recoverable. Resume with "
             "recovery=False to take up the trainer and begin the data anew, or restore an earlier full save."
         )
+    if manifest.identity.groups_per_step is None and expected.identity.groups_per_step is not None:
+        _log.info("%s does not say how many groups made a step, so that is not compared with this run's", reader.name)
     documents = read_documents(reader)
     if not expected.has_pool:
         require_place_for_spares(documents)
@@ -368,13 +370,23 @@ def _slot(slot: doc.SlotDocument) -> Slot:
     return Slot(slot.group, Key(slot.epoch, slot.index), slot.step, slot.weight, ready=True)
 
 
-def trainer_files(store: CheckpointStore, reader: CheckpointReader, wanted: bool) -> MemberReader | None:
-    """The trainer's files: of this checkpoint, or of the full save that a rollout snapshot is anchored on."""
+def trainer_files(store: CheckpointStore, reader: CheckpointReader, wanted: bool | None) -> MemberReader | None:
+    """The trainer's files: of this checkpoint, or of the full save that a rollout snapshot is anchored on.
+
+    `wanted`: True, there must be some, to load into a trainer; False, there must be none; None, somebody takes what
+    there is.
+    """
     owner = reader
     if reader.manifest.anchor is not None:
         owner = store.reader(reader.manifest.anchor)
         owner.verify(f"{doc.TRAINER_DIRECTORY}/")
     if any(member.startswith(f"{doc.TRAINER_DIRECTORY}/") for member in owner.manifest.files):
+        if wanted is False:
+            raise CheckpointIncompatible(
+                f"{owner.name} holds a trainer's state, and no trainer was given to load it into. The run would go on "
+                f"at step {reader.manifest.step} with a model that has not seen the steps before. Give trainer=, or "
+                "restore with checkpointer.restore() and load `Restored.trainer` by hand. Nothing was changed."
+            )
         return owner.reader(doc.TRAINER_DIRECTORY)
     if wanted:
         raise CheckpointIncompatible(

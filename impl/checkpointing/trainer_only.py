@@ -50,7 +50,7 @@ class TrainerPlan:
 
 
 def read_trainer_plan(
-    store: CheckpointStore, expected: Expected, step: int | None, *, with_trainer: bool
+    store: CheckpointStore, expected: Expected, step: int | None, *, with_trainer: bool | None
 ) -> TrainerPlan | None:
     """Choose, read and validate; None if there is no checkpoint at all. On the writer thread; changes nothing.
 
@@ -102,7 +102,9 @@ def put_trainer_into_place(
     )
 
 
-def _plan(store: CheckpointStore, reader: CheckpointReader, expected: Expected, with_trainer: bool) -> TrainerPlan:
+def _plan(
+    store: CheckpointStore, reader: CheckpointReader, expected: Expected, with_trainer: bool | None
+) -> TrainerPlan:
     manifest = reader.manifest
     check_identity(reader.name, manifest.identity, expected.identity, expected.accept_dataset)
     files = reader.reader()

@@ -45,6 +45,9 @@ def identity_as_here(saved: Identity, here: Identity, accept_dataset: bool) -> I
     Accepted is a dataset of as many rows: how many there are decides the order of an epoch, so with another number the
     place in it would mean nothing.
     """
+    if saved.groups_per_step is None or here.groups_per_step is None:
+        # Format 1 had no such field at first, and a sampler of somebody's own need not tell: then it is not compared.
+        saved = msgspec.structs.replace(saved, groups_per_step=here.groups_per_step)
     accepted = accept_dataset and saved.dataset_length == here.dataset_length
     if accepted or same_dataset(saved.dataset_digest, here.dataset_digest):
         return msgspec.structs.replace(saved, dataset_digest=here.dataset_digest)

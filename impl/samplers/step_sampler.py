@@ -82,6 +82,11 @@ class StepSampler(ABC):
         self._occupants = occupants
 
     @property
+    def bound(self) -> int | None:
+        """The size of a whole step; None before anybody has told it."""
+        return self._groups_per_step
+
+    @property
     def groups_per_step(self) -> int:
         """The size of a whole step."""
         if self._groups_per_step is None:

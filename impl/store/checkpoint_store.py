@@ -48,7 +48,7 @@ from .failures import READING, store_error, translated
 from .files import Files
 from .leftovers import is_from_a_writer, manifest_in
 from .lock import WriterIdentity, WriterLock
-from .manifest import SCHEMA, AcceptedDataset, Count, Identity, Kind, Manifest
+from .manifest import SCHEMA, AcceptedDataset, Count, FileRecord, Identity, Kind, Manifest
 from .reader import CheckpointReader
 from .staging import StagedDirectory
 
@@ -72,6 +72,26 @@ class Draft:
     def name(self) -> str:
         """The name it will be published under."""
         return names.checkpoint_name(self.step, self.sequence)
+
+    def manifest(
+        self, counts: Mapping[str, Count], files: Mapping[str, FileRecord], fence: int = 0, attempt: str | None = None
+    ) -> Manifest:
+        """The manifest of what was written under it."""
+        return Manifest(
+            schema=SCHEMA,
+            step=self.step,
+            sequence=self.sequence,
+            kind=self.kind,
+            parent=self.parent,
+            anchor=self.anchor,
+            fence=fence,
+            identity=self.identity,
+            counts=dict(counts),
+            files=dict(sorted(files.items())),
+            accepted=self.accepted,
+            run=self.run,
+            attempt=attempt,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,21 +332,7 @@ class CheckpointStore:
             counts = fill(staged)
             staged.take_in_folders()
             self._refuse_taken(draft)
-            manifest = Manifest(
-                schema=SCHEMA,
-                step=draft.step,
-                sequence=draft.sequence,
-                kind=draft.kind,
-                parent=draft.parent,
-                anchor=draft.anchor,
-                fence=self._lock.fence,
-                identity=draft.identity,
-                counts=dict(counts),
-                files=dict(sorted(staged.records.items())),
-                accepted=draft.accepted,
-                run=draft.run,
-                attempt=attempt,
-            )
+            manifest = draft.manifest(counts, staged.records, self._lock.fence, attempt)
             staged.seal(manifest)
         return manifest
 
