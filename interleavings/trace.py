@@ -43,6 +43,7 @@ def read_document(path: str | os.PathLike[str]) -> Any:
     try:
         document = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
+        # A number of thousands of digits is a ValueError of its own.
         raise TraceUnreadable(f"{path}: is not a trace: it is no JSON ({error})") from None
     if _is_deep(document):
         raise TraceUnreadable(f"{path}: is not a trace: its values are nested more than {DEEPEST} deep")
@@ -188,7 +189,8 @@ class Trace:
     def _read(cls, document: Mapping[str, Any]) -> Trace:
         failure = _mapping(document["failure"])
         stock = document.get("stock", "unknown")
-        if not isinstance(stock, str) or stock not in get_args(Stock):
+        known = [label for label in get_args(Stock) if label == stock]
+        if not known:
             raise ValueError(f"stock is {stock!r}")
         return cls(
             program=dict(_mapping(document["program"])),
@@ -201,7 +203,7 @@ class Trace:
             ),
             budgets=_read_budgets(_mapping(document.get("budgets", {}))),
             python=_text(document.get("python", "")),
-            stock=stock,
+            stock=known[0],
         )
 
 

@@ -208,7 +208,7 @@ class Screen(Console):
     A text is shown as it is: nothing in it is markup, and nothing but a line break is obeyed.
     """
 
-    def render_str(self, text: str, **settings: Any) -> Text:  # type: ignore[override]
+    def render_str(self, text: str, **settings: Any) -> Text:
         """Make a text renderable: one given to `print`, and one in a table."""
         settings.update(markup=False, emoji=False)
         return super().render_str(plain(text, self.encoding, kept="\n"), **settings)

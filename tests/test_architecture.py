@@ -55,7 +55,7 @@ FOREIGN = (
     ("impl/barrier/trio_*.py", {"trio"}, ANYWHERE, "adapt the barrier to trio; only `impl.trio` imports them"),
     ("impl/tensor_plane.py", {"torch"}, ANYWHERE, "adapts torch tensors; `import impl` loads it on demand"),
     ("impl/torch_*.py", {"torch"}, ANYWHERE, "adapt torch modules and optimizers; `import impl` loads them on demand"),
-    ("impl/torchdata_loader.py", {"torchdata"}, ANYWHERE, "adapts StatefulDataLoader, an extra"),
+    ("impl/torchdata_loader.py", {"torch", "torchdata"}, ANYWHERE, "adapts StatefulDataLoader, an extra"),
     ("impl/transfer_queue.py", {"torch", "transfer_queue"}, ANYWHERE, "adapts TransferQueue, an extra"),
     ("impl/prometheus.py", {"prometheus_client"}, ANYWHERE, "adapts the Prometheus client, an extra"),
     ("impl/ray/*", {"ray"}, ANYWHERE, "adapts the barrier to Ray, an extra; imported by its own name alone"),

@@ -12,8 +12,8 @@ from typing import get_args
 import pytest
 
 from impl import errors
+from impl.checkpointing.ownership import Ownership
 from impl.inspection.examine import State
-from impl.inspection.ownership import Ownership
 from impl.inspection.survey import Survey
 
 ROOT = Path(__file__).parent.parent

@@ -22,20 +22,33 @@ from . import restart as _restart
 from . import retries as _retries
 from . import samplers as _samplers
 from . import saves as _saves
+from . import snapshots as _snapshots
 from . import spares as _spares
 from . import watchdog as _watchdog
-from .scenario import RUN, Scenario
+from .scenario import RUN, Pinned, Scenario
+from .whole_run import untraced
 
+# Runs that are searched without a tracer too: sections then end by shorter ways.
+_UNTRACED = (
+    (_commit.SCENARIO, Pinned(states=2_777, schedules=492_678_285_576)),
+    (_commit.CANCELLED, Pinned(states=20_316, schedules=1_767_275_728_746)),
+    (_spares.SPARES, Pinned(states=1_076, schedules=1_552_936_044)),
+    (_gate.GATE, Pinned(states=2_790, schedules=31_029_848_748)),
+    (_retries.SCENARIO, Pinned(states=2_334, schedules=1_466_047_156_734)),
+)
 SCENARIOS: dict[str, Scenario] = {
     scenario.name: scenario
     for scenario in (
-        *(_barrier.BARRIER, _barrier.QUEUE, _misuse.SCENARIO),
-        *(_commit.SCENARIO, _commit.CANCELLED, _spares.SPARES, _spares.BORROW, _spares.DRAIN),
-        *(_gate.GATE, _gate.LIMIT, _retries.SCENARIO, _abort.SCENARIO, _abort.CANCELLED),
+        *(_barrier.BARRIER, _barrier.BARRIER_UNTRACED, _barrier.QUEUE, _barrier.QUEUE_UNTRACED, _misuse.SCENARIO),
+        *(_barrier.DRAIN_LIMIT, _barrier.DRAIN_LIMIT_UNTRACED),
+        *(_commit.SCENARIO, _commit.CANCELLED, _commit.LATE, _spares.SPARES, _spares.BORROW, _spares.DRAIN),
+        *(_gate.GATE, _gate.LIMIT, _retries.SCENARIO, _retries.CANCELLED, _abort.SCENARIO, _abort.CANCELLED),
         *(_watchdog.WATCHDOG, _watchdog.STALL),
-        *(_samplers.BY_WEIGHT, _samplers.FIRST_READY, _samplers.IN_A_WINDOW),
+        *(_samplers.BY_WEIGHT, _samplers.FIRST_READY, _samplers.IN_A_WINDOW, _samplers.FAILING),
         _device.SCENARIO,
         *(_open_step.SCENARIO, _epoch.SCENARIO, _saves.SCENARIO, _restart.SCENARIO),
+        *(_snapshots.SNAPSHOTS, _snapshots.DAMAGED),
+        *(untraced(scenario, pinned) for scenario, pinned in _UNTRACED),
     )
 }
 # What has to fail: each shows that the explorer finds the fault that it is about. Asked for by name only.

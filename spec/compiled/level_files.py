@@ -1,11 +1,13 @@
 """A search put aside after a completed level, so that it can go on later.
 
 Only whole levels are kept: what a half-expanded level had added is worked out again. Files are written beside and moved
-into place, the description last; without it there is nothing to resume.
+into place, the description last, with the digests of the others; without it there is nothing to resume, and what does
+not fit it is refused. A search that went on from other states would hold for the wrong reason.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -15,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from .kept_code import write_whole
 from .library import cache_directory
 from .storage import Storage
 
@@ -45,16 +48,15 @@ def save(key: str, level: Level, storage: Storage) -> Path:
     directory = place_of(key)
     directory.mkdir(parents=True, exist_ok=True)
     (directory / DESCRIPTION).unlink(missing_ok=True)
+    digests = {}
     for name, array in ((STATES, storage.states), (PARENTS, storage.parents)):
-        np.save(directory / name, array[: level.count], allow_pickle=False)
-    _write(directory / DESCRIPTION, asdict(level))
+        with open(directory / name, "wb") as file:
+            np.save(file, array[: level.count], allow_pickle=False)
+            file.flush()
+            os.fsync(file.fileno())
+        digests[name] = _digest(directory / name)
+    write_whole(directory / DESCRIPTION, json.dumps({**asdict(level), "digests": digests}).encode())
     return directory
-
-
-def _write(path: Path, document: Any) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(document), encoding="utf-8")
-    os.replace(temporary, path)
 
 
 class SearchDamaged(ValueError):
@@ -69,7 +71,10 @@ def load(key: str, storage: Storage, counters: Mapping[str, int]) -> Level | Non
     """
     directory = place_of(key)
     try:
-        level = _level_in((directory / DESCRIPTION).read_text(encoding="utf-8"), counters)
+        level, digests = _level_in((directory / DESCRIPTION).read_text(encoding="utf-8"), counters)
+        for name in (STATES, PARENTS):
+            if _digest(directory / name) != digests[name]:
+                raise ValueError(f"{name} has another digest")
         states = np.load(directory / STATES, mmap_mode="r", allow_pickle=False)
         parents = np.load(directory / PARENTS, mmap_mode="r", allow_pickle=False)
         _require_arrays(level, states, parents, storage)
@@ -94,10 +99,13 @@ def _damaged(directory: Path, why: str) -> SearchDamaged:
     return SearchDamaged(f"the search in {directory} is damaged ({why}); remove it and search anew, without --resume")
 
 
-def _level_in(text: str, counters: Mapping[str, int]) -> Level:
+def _level_in(text: str, counters: Mapping[str, int]) -> tuple[Level, dict[str, str]]:
     document = json.loads(text)
-    if not isinstance(document, dict) or document.keys() != {each.name for each in fields(Level)}:
+    digests = document.pop("digests", None) if isinstance(document, dict) else None
+    if digests is None or document.keys() != {each.name for each in fields(Level)}:
         raise ValueError(f"{DESCRIPTION} does not describe a level")
+    if not isinstance(digests, dict) or digests.keys() != {STATES, PARENTS}:
+        raise ValueError(f"{DESCRIPTION} has not the digests of {STATES} and {PARENTS}")
     level = Level(**document)
     numbers = [level.depth, level.first, level.count, level.transitions, *_listed(level.taken), *_listed(level.missing)]
     if not all(type(each) is int and 0 <= each < 1 << 63 for each in numbers):
@@ -109,7 +117,7 @@ def _level_in(text: str, counters: Mapping[str, int]) -> Level:
             raise ValueError(f"{DESCRIPTION} has not {length} numbers in {name!r}")
     if not level.first < level.count:
         raise ValueError(f"{DESCRIPTION} has nothing left to be expanded")
-    return level
+    return level, digests
 
 
 def _listed(value: object) -> list[Any]:
@@ -127,6 +135,11 @@ def _require_arrays(level: Level, states: Any, parents: Any, storage: Storage) -
         part = np.asarray(parents[start : start + _AT_ONCE])
         if ((part < -1) | (part >= np.arange(start, start + len(part)))).any():
             raise ValueError(f"{PARENTS} names a parent that is no earlier state")
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def forget(key: str) -> None:
