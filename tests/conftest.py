@@ -176,3 +176,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         if tool not in TOOLS:
             tool, why = "other", reason
         terminalreporter.write_line(f"not run: {tool} ({why}) – {tests} {'test' if tests == 1 else 'tests'}")
+
+
+@pytest.fixture
+def saves_that_do_not_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A save publishes what it was given, so that whoever is to find a fault in a checkpoint finds it there."""
+    from impl.checkpointing import publication
+
+    monkeypatch.setattr(publication, "first_problem", lambda checked: None)

@@ -25,6 +25,9 @@ from interleavings.follower import Coverage
 from interleavings.result import Failure
 from interleavings.scenarios import scenario_named
 
+# Faults that a save would refuse by itself are left to the scenarios, the machines and the model to find.
+pytestmark = pytest.mark.usefixtures("saves_that_do_not_ask")
+
 
 def failure_of(name: str, **options: Any) -> Failure:
     """The first failure that a search of the scenario meets."""

@@ -30,6 +30,9 @@ from interleavings.scenarios import SCENARIOS, scenario_named
 from interleavings.scenarios.whole_run import whole_run
 from spec.cut import CutScope
 
+# Faults that a save would refuse by itself are left to the scenarios, the machines and the model to find.
+pytestmark = pytest.mark.usefixtures("saves_that_do_not_ask")
+
 THREE_STEPS = CutScope(batches=3, batch_size=1, lookahead=2, saves=3, crashes=0)
 # Two admissions are pending at its first save. Too large for a scenario; a fault shows in one of its first schedules.
 TWO_PENDING = whole_run("two_pending", "three steps", THREE_STEPS, cut_model(THREE_STEPS), None, turns=False)

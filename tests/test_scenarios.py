@@ -24,6 +24,9 @@ from interleavings.result import Result
 from interleavings.scenarios import CONTROLS, SCENARIOS, scenario_named
 from interleavings.subject import fresh_subject
 
+# Faults that a save would refuse by itself are left to the scenarios, the machines and the model to find.
+pytestmark = pytest.mark.usefixtures("saves_that_do_not_ask")
+
 LARGEST = 10_000
 """States of the largest scenario that is searched here."""
 

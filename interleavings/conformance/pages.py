@@ -209,6 +209,8 @@ def _follow(name: str, trace: Trace) -> tuple[_Followed | None, list[str]]:
         return None, [f"{fault.args[0]}; so what the steps changed is not shown"]
     if scenario.machine is None:
         return None, ["No machine follows this scenario, so owners are not shown."]
+    if not scenario.told:
+        return None, ["This run tells no events, so the machine may be in several states, and owners are not shown."]
     seen: list[Any] = []
     runs: list[Any] = []
     coverage = _Noted()

@@ -39,8 +39,7 @@ _UNTRACED = (
 SCENARIOS: dict[str, Scenario] = {
     scenario.name: scenario
     for scenario in (
-        *(_barrier.BARRIER, _barrier.BARRIER_UNTRACED, _barrier.QUEUE, _barrier.QUEUE_UNTRACED, _misuse.SCENARIO),
-        *(_barrier.DRAIN_LIMIT, _barrier.DRAIN_LIMIT_UNTRACED),
+        *(_barrier.BARRIER, _barrier.QUEUE, _misuse.SCENARIO),
         *(_commit.SCENARIO, _commit.CANCELLED, _commit.LATE, _spares.SPARES, _spares.BORROW, _spares.DRAIN),
         *(_gate.GATE, _gate.LIMIT, _retries.SCENARIO, _retries.CANCELLED, _abort.SCENARIO, _abort.CANCELLED),
         *(_watchdog.WATCHDOG, _watchdog.STALL),
@@ -48,6 +47,7 @@ SCENARIOS: dict[str, Scenario] = {
         _device.SCENARIO,
         *(_open_step.SCENARIO, _epoch.SCENARIO, _saves.SCENARIO, _restart.SCENARIO),
         *(_snapshots.SNAPSHOTS, _snapshots.DAMAGED),
+        *(_barrier.DRAIN_LIMIT, _barrier.BARRIER_UNTRACED, _barrier.QUEUE_UNTRACED, _barrier.DRAIN_LIMIT_UNTRACED),
         *(untraced(scenario, pinned) for scenario, pinned in _UNTRACED),
     )
 }
