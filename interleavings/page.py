@@ -12,7 +12,7 @@ from html import escape
 from typing import Literal
 
 from .page_style import SCRIPT, STYLE
-from .terminal import plain
+from .source_text import visible
 
 Band = Literal["", "asked", "open"]
 #: How a thing stands, for its colour; the words say the same.
@@ -87,7 +87,7 @@ def escaped(text: object) -> str:
     What nobody would see is spelled out: a text that turns its direction would forge what stands beside it, and half a
     character could not be written.
     """
-    return escape(plain(str(text), kept="\n"))
+    return escape(visible(str(text), kept="\n"))
 
 
 def breakable(name: object) -> str:

@@ -15,8 +15,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .terminal import plain
-
 LONGEST_WORDS = 100
 LONGEST_NAME = 120
 #: What a template may call with values alone and still hold nothing but values.
@@ -37,9 +35,19 @@ def literal(value: Any) -> str:
     raise TypeError(f"{value!r} cannot be written as Python")
 
 
+def visible(text: str, kept: str = "") -> str:
+    """The text with every character spelled out that is not a visible one or a blank; `kept` stays as it is.
+
+    As `terminal.plain` has it, which wants rich.
+    """
+    return "".join(
+        each if each.isprintable() or each in kept else each.encode("unicode_escape").decode("ascii") for each in text
+    )
+
+
 def words(text: str, longest: int | None = LONGEST_WORDS) -> str:
     """Make a text fit for a docstring or a comment."""
-    flat = plain(" ".join(text.split())).replace("\\", "/").replace('"', "'")
+    flat = visible(" ".join(text.split())).replace("\\", "/").replace('"', "'")
     return flat if longest is None or len(flat) <= longest else flat[: longest - 3] + "..."
 
 

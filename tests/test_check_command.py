@@ -86,7 +86,7 @@ def test_an_unknown_scope_is_wrong_use(capsys: pytest.CaptureFixture[str], monke
     monkeypatch.setattr(command, "parts_for", lambda scope, directory: [part("spec", WRONG_USE)])
     monkeypatch.setattr(command, "REPORT", ROOT / "build" / "report-of-a-test")
     assert command.main(["check", "--scope", "huge"]) == 2
-    assert capsys.readouterr().err.strip() == "no scope 'huge'"
+    assert capsys.readouterr().err.strip() == "python -m cleancut: no scope 'huge'; there are: small, medium, large"
     shutil.rmtree(ROOT / "build" / "report-of-a-test")
 
 

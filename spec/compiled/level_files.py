@@ -96,7 +96,7 @@ def load(key: str, storage: Storage, counters: Mapping[str, int]) -> Level | Non
 
 
 def _damaged(directory: Path, why: str) -> SearchDamaged:
-    return SearchDamaged(f"the search in {directory} is damaged ({why}); remove it and search anew, without --resume")
+    return SearchDamaged(f"the search in {directory} is damaged: {why}; remove it and search anew, without --resume")
 
 
 def _level_in(text: str, counters: Mapping[str, int]) -> tuple[Level, dict[str, str]]:
