@@ -272,7 +272,7 @@ MEDIUM: dict[str, dict[str, tuple[Scope, Pinned]]] = {
             StoreScope(attempts=3, crashes=1, writers=2, lost_locks=1, takeover=1),
             Pinned(389488, 1475557, 41),
         ),
-        "strangers": (StoreScope(attempts=3, crashes=0, copies=1, lives=1), Pinned(1675, 4777, 36)),
+        "strangers": (StoreScope(attempts=4, crashes=0, errors=1, copies=1, lives=1), Pinned(206516, 969931, 47)),
     },
 }
 
@@ -346,7 +346,6 @@ LARGE: dict[str, dict[str, tuple[Scope, Pinned]]] = {
             StoreScope(attempts=3, crashes=1, writers=2, lost_locks=1, errors=1, takeover=1),
             Pinned(5123747, 27331679, 41),
         ),
-        "strangers": (StoreScope(attempts=4, crashes=0, errors=1, copies=1, lives=1), Pinned(206516, 969931, 47)),
     },
 }
 

@@ -155,7 +155,7 @@ def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
-                raise ValueError(f"the key {name!r:.200} stands twice in one object")
+                raise ValueError(f"the key {name[:200]!r} stands twice in one object")
             seen.add(name)
     return found
 

@@ -26,7 +26,7 @@ SCENARIO = whole_run(
     "a whole run of 2 batches of 1 prompt on the real controller: admission, commit and claim against a save",
     SCOPE,
     cut_model(SCOPE),
-    Pinned(states=2_777, schedules=492_678_285_576),
+    Pinned(states=2_792, schedules=492_678_285_576),
 )
 
 CANCELLED_SCOPE = CutScope(batches=2, batch_size=1, lookahead=1, saves=2, crashes=0, background=1, failed_saves=1)

@@ -41,7 +41,7 @@ FAILING = whole_run(
     "2 groups in flight with the windowed sampler: one fails once and may be too old by then, one fails for good",
     FAILING_SCOPE,
     cut_model(FAILING_SCOPE),
-    Pinned(states=4_684, schedules=10_577_543_522),
+    Pinned(states=4_772, schedules=10_577_543_522),
     run_of=Retries,
     turns=False,
     quick=False,
