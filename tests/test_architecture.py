@@ -20,7 +20,6 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("spec", "impl", "interleavings", "proofs", "cleancut")
 LONGEST_FILE = 700
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "common", "misc"}
-IMPORT_LIMIT_SECONDS = 0.150
 
 # Files that may import another package of ours. Every other file imports its own package alone.
 BRIDGES = (
@@ -278,13 +277,20 @@ def test_import_impl_loads_no_heavy_package() -> None:
     assert loaded & (heavy | {"spec", "interleavings", "proofs"}) == set()
 
 
-def test_import_impl_takes_at_most_150_ms() -> None:
-    """Measured above a bare interpreter. The best of five counts: the others measure what else the machine does."""
-    program = "import time; t = time.perf_counter(); from impl import CheckpointBarrier; print(time.perf_counter() - t)"
-    seconds: list[float] = []
-    while len(seconds) < 5 and min(seconds, default=1.0) > IMPORT_LIMIT_SECONDS:
-        seconds.append(float(python(program)))
-    assert min(seconds) <= IMPORT_LIMIT_SECONDS, seconds
+def test_case_G35_import_impl_takes_no_longer_than_what_it_stands_on() -> None:
+    """As a ratio in one process: a limit in seconds says what else the machine does. The best of five counts."""
+    program = """
+from time import perf_counter
+began = perf_counter()
+import asyncio, dataclasses, logging, msgspec
+there = perf_counter()
+from impl import CheckpointBarrier
+print((perf_counter() - there) / (there - began))
+"""
+    ratios: list[float] = []
+    while len(ratios) < 5 and min(ratios, default=2.0) > 1.0:
+        ratios.append(float(python(program)))
+    assert min(ratios) <= 1.0, ratios
 
 
 def test_import_cleancut_loads_none_of_the_packages() -> None:
