@@ -22,6 +22,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+# torch reads the memory of tensors by way of it, and without it would fail at the first digest or the first save.
+import numpy  # noqa: F401
 import torch
 
 from .arguments import require_cut, require_group, require_groups, require_kind

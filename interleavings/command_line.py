@@ -356,14 +356,23 @@ def _replay(path: str, trusted: bool, console: Console) -> int:
 
 def _replay_on_controller(document: Any, path: str, console: Console) -> int:
     """A counterexample of a machine, driven on our own controller: it holds there, or the variant has become real."""
-    from .conformance import FeatureMissing, NotConformant, SpecTrace, controller_named, drive
+    from .conformance import FeatureMissing, NotConformant, SpecTrace, TraceStale, controller_named, drive
     from .conformance.spec_trace import DEFAULTS
     from .errors import Violation
 
     trace = SpecTrace.from_document(document, path)
     trace.require_drivable(path)
     try:
-        controller = controller_named(DEFAULTS[trace.machine], trace.bounds)
+        trace.walked()
+    except TraceStale as stale:
+        # What the controller did then would be compared with a machine that does not do it either.
+        console.print(f"inconclusive: the trace does not fit the machine any more: {stale}")
+        return OPEN
+    try:
+        try:
+            controller = controller_named(DEFAULTS[trace.machine], trace.bounds)
+        except ValueError as fault:
+            raise TraceUnreadable(f"{path}: is damaged: {fault}") from None
         drive(controller, [(action, index) for action, index, _ in trace.steps], property=trace.property)
     except (NotConformant, Violation) as broken:
         console.print(str(broken))

@@ -52,7 +52,7 @@ FOREIGN = (
     ("spec/counterexample.py", {"rich"}, ANYWHERE, "prints a trace as a numbered table"),
     ("cleancut/check.py", {"rich"}, ANYWHERE, "the command line of `make check`"),
     ("impl/barrier/trio_*.py", {"trio"}, ANYWHERE, "adapt the barrier to trio; only `impl.trio` imports them"),
-    ("impl/tensor_plane.py", {"torch"}, ANYWHERE, "adapts torch tensors; `import impl` loads it on demand"),
+    ("impl/tensor_plane.py", {"torch", "numpy"}, ANYWHERE, "adapts torch tensors; `import impl` loads it on demand"),
     ("impl/torch_*.py", {"torch"}, ANYWHERE, "adapt torch modules and optimizers; `import impl` loads them on demand"),
     ("impl/torchdata_loader.py", {"torch", "torchdata"}, ANYWHERE, "adapts StatefulDataLoader, an extra"),
     ("impl/transfer_queue.py", {"torch", "transfer_queue"}, ANYWHERE, "adapts TransferQueue, an extra"),

@@ -228,6 +228,159 @@ def test_case_G32_a_trace_of_wrong_values_is_wrong_use_in_one_plain_line(
         assert "\x1b" not in said.err
 
 
+#: What no field of a trace has: of another kind, of another size, no number at all.
+WRONG_VALUES: tuple[Any, ...] = (
+    None, True, 0, -1, 10**30, 1.5, float("nan"), float("inf"), "", [], {}, [1], [[[]]], {"\x1b[/x]<b>": '\n"""'},
+    '"""\n' + BOMB, "\x1b[31m[/x]\u202e", "<script>", "\ud800", "\0", "x" * 5_000,
+)  # fmt: skip
+
+
+def wrong_with(status: Any, said: str, complaint: str) -> str:
+    """What is wrong with how a command ended, in a word; empty where nothing is."""
+    if status not in (0, 1, 2, 3):
+        return f"status {status}"
+    if "Traceback" in complaint:
+        return "a traceback"
+    if any(not each.isprintable() for each in (said + complaint).replace("\n", "")):
+        return "what a terminal obeys"
+    if status == 2 and (said or complaint.count("\n") != 1):
+        return "more than one line"
+    if status == 1 and not any(word in said for word in ("reproduced", "failed", "fails", "is broken", "forbids")):
+        return "a violation without a verdict"
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "complaint", "wrong"),
+    [
+        (4, "", "", "status 4"),
+        (None, "", "", "status None"),
+        (3, "", "Traceback (most recent call last):\n", "a traceback"),
+        (0, "\x1b[2J", "", "what a terminal obeys"),
+        (2, "", "one\ntwo\n", "more than one line"),
+        (2, "a table\n", "one\n", "more than one line"),
+        (1, "", "one\n", "a violation without a verdict"),
+        (1, "it is broken:\n", "", ""),
+        (2, "", "one\n", ""),
+    ],
+)
+def test_a_command_that_ends_wrongly_would_be_noticed(status: Any, said: str, complaint: str, wrong: str) -> None:
+    """The check of what follows."""
+    assert wrong_with(status, said, complaint) == wrong
+
+
+def nodes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in a document, of objects and lists too."""
+    yield path
+    inner = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
+    for key, item in inner:
+        yield from nodes(item, (*path, key))
+
+
+def changed(document: Any, number: int) -> Iterator[Any]:
+    """The document with another value in each place, and with another name of each field; some of them by turns."""
+    for place, path in enumerate(nodes(document)):
+        for value in WRONG_VALUES[(number + place) % 4 :: 4]:
+            yield put(document, path, value) if path else value
+        if path and isinstance(path[-1], str):
+            other = copy.deepcopy(document)
+            inner = other
+            for step in path[:-1]:
+                inner = inner[step]
+            inner[HOSTILE[place % len(HOSTILE)]] = inner.pop(path[-1])
+            yield other
+
+
+@pytest.mark.parametrize("kind", ["machine_trace", "schedule_trace"])
+@pytest.mark.parametrize(("number", "command"), list(enumerate(["replay", "emit", "explain", "validate"])))
+def test_case_G32_any_value_in_any_field_of_a_trace_is_told_plainly(
+    kind: str,
+    number: int,
+    command: str,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of another kind, of another size, no number: no traceback, and no violation where nothing was violated."""
+    document = request.getfixturevalue(kind)
+    if kind == "schedule_trace":
+        document = {**document, "program": {"reference": f"{__name__}:lost_update"}}
+    monkeypatch.chdir(tmp_path)
+    trust = ["--trust"] if command in ("replay", "emit") else []
+    output = ["-o", "test_made.py"] if command in ("emit", "explain") else []
+    seen = set()
+    for each in changed(document, number):
+        Path("trace.json").write_text(json.dumps(each))
+        Path("test_made.py").unlink(missing_ok=True)
+        status = main([command, *trust, "trace.json", *output])
+        said = capsys.readouterr()
+        assert wrong_with(status, said.out, said.err) == "", (each, said)
+        assert not output or Path("test_made.py").exists() == (status == 0), "nothing is left half written"
+        seen.add(status)
+    assert 2 in seen
+    assert command == "validate" or seen & {0, 1}, "the control: some of it is harmless"
+
+
+@pytest.mark.parametrize("value", WRONG_VALUES, ids=lambda value: ascii(value)[:30])
+def test_case_G32_any_value_in_the_header_of_a_production_trace_is_told_plainly(
+    value: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A length of the dataset that was no number ended in a traceback."""
+    header, *lines = (ROOT / "tests/golden/format-1/in_order/trace.jsonl").read_text().splitlines()
+    trace, document = tmp_path / "trace.jsonl", json.loads(header)
+    for path in filter(None, nodes(document)):
+        trace.write_text("\n".join([json.dumps(put(document, path, value)), *lines[:12]]) + "\n")
+        status = main(["validate", str(trace), "--json", str(tmp_path / "result.json")])
+        said = capsys.readouterr()
+        assert wrong_with(status, said.out, said.err) == "", (path, said)
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "says"),
+    [
+        ({"bounds": "saves", "to": 0}, 3, "does not fit the machine"),
+        ({"bounds": "batches", "to": 0}, 2, "cannot be made with the bounds"),
+        ({"bounds": "in_flight", "to": 0}, 2, "cannot be made with the bounds"),
+        ({"variants": ["nonesuch"]}, 3, "does not fit the machine"),
+        ({"steps": []}, 2, "it has no steps"),
+        ({"steps": 3}, 3, "no checkpoint was published"),
+    ],
+    ids=str,
+)
+def test_case_G32_a_trace_that_is_no_path_of_its_machine_shows_no_violation(
+    change: dict[str, Any],
+    status: int,
+    says: str,
+    machine_trace: dict[str, Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Without the saves that its steps ask for, a replay said that the library had broken the protocol."""
+    document = copy.deepcopy(machine_trace)
+    if "bounds" in change:
+        document["bounds"][change["bounds"]] = change["to"]
+    elif change.get("steps"):
+        document["steps"] = document["steps"][: change["steps"]]
+    else:
+        document.update(change)
+    trace = tmp_path / "trace.json"
+    trace.write_text(json.dumps(document))
+    assert main(["replay", str(trace)]) == status
+    said = capsys.readouterr()
+    assert says in said.out + said.err
+
+
+def test_case_G32_a_module_with_a_name_too_long_for_any_file_gets_its_page(
+    schedule_trace: dict[str, Any], tmp_path: Path
+) -> None:
+    """The source lines of the program were looked for under that name."""
+    trace, page = tmp_path / "trace.json", tmp_path / "page.html"
+    trace.write_text(json.dumps({**schedule_trace, "program": {"reference": "x" * 5_000 + ":program"}}))
+    assert main(["explain", str(trace), "-o", str(page)]) == 0
+    assert page.exists()
+
+
 ONE_SCOPE = ("check", "--machine", "cut", "--scope", "small/two_pairs", "--engine")
 BLOCKED = """
 import sys
@@ -269,3 +422,15 @@ def test_case_G33_a_missing_extra_is_named_with_how_to_install_it_and_is_no_viol
     assert ended.returncode in (2, 3), ended.stderr
     assert f"pip install 'cleancut[{extra}]'" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_case_G33_tensors_whose_memory_nobody_can_read_are_no_violation(
+    machine_trace: dict[str, Any], tmp_path: Path
+) -> None:
+    """Without numpy, which torch itself does without, each commit failed: the replay said that the run stands still."""
+    trace = tmp_path / "trace.json"
+    trace.write_text(json.dumps(machine_trace))
+    program = BLOCKED.format(package="numpy", argv=["interleavings", "replay", str(trace)], module="interleavings")
+    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 3, ended.stdout + ended.stderr
+    assert "this needs numpy, which is not installed: pip install 'cleancut[" in ended.stdout

@@ -4,6 +4,8 @@
 one, and then checks the property that the counterexample broke.
 """
 
+from spec.counterexample import TraceStale as TraceStale
+
 from .driving import FeatureMissing as FeatureMissing
 from .driving import NotConformant as NotConformant
 from .driving import StepRefused as StepRefused

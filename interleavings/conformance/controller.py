@@ -25,7 +25,7 @@ from ..refinement import (
 from ..refinement.images import handed_out_count
 from ..scenarios.fake_disk import FakeDisk
 from ..scenarios.whole_run import DIRECTORY, loader_of, sampler_of, writer_identity
-from .driving import TURNS, StepRefused, settled
+from .driving import TURNS, FeatureMissing, StepRefused, settled
 from .running_on import run_on
 
 
@@ -305,7 +305,7 @@ class ImplController:
 
     def _documents(self) -> dict[str, Any]:
         if not self._published:
-            raise AssertionError("the counterexample ended and no checkpoint was published")
+            raise FeatureMissing("the counterexample ended and no checkpoint was published, so none was looked at")
         return self._disk.documents(f"{DIRECTORY}/{self._published[-1]}")
 
     async def close(self) -> None:

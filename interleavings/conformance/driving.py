@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Protocol
 
+from impl.errors import UsageError
+
 from ..in_words import counted
 
 # Turns of the loop that a step gets before it counts as left waiting. Nothing here waits for time to pass.
@@ -64,7 +66,10 @@ def controller_named(reference: str, bounds: Mapping[str, int]) -> Any:
             f"the controller {reference!r} cannot be imported: {error}; its folder has to be on the path, as in "
             "PYTHONPATH=folder"
         ) from error
-    return controller(**bounds)
+    try:
+        return controller(**bounds)
+    except UsageError as fault:
+        raise ValueError(f"{reference} cannot be made with the bounds {dict(bounds)}: {fault}") from None
 
 
 def drive(controller: Any, steps: Iterable[tuple[str, int | None]], *, property: str) -> None:

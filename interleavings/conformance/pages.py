@@ -14,8 +14,7 @@ from typing import Any
 
 from spec.catalogue import UnknownName, machine_named
 from spec.counterexample import TraceStale, changes
-from spec.counterexample import replay as walk
-from spec.machine import Machine, ModelFault
+from spec.machine import Machine
 from spec.model import Model
 
 from ..errors import TraceUnreadable, Violation
@@ -49,9 +48,8 @@ def explain_machine(document: Any, origin: str) -> str:
     walked: list[Any] = []
     model: Model | None = None
     try:
-        model = machine.model(trace.scope_of(machine), trace.variants)
-        walked = walk(model, [(action, index) for action, index, _ in trace.steps])
-    except (TraceStale, ModelFault, TypeError, ValueError, ArithmeticError, LookupError) as fault:
+        model, walked = trace.walked()
+    except TraceStale as fault:
         notes = [f"This trace does not fit the machine any more, so owners are not shown: {fault}"]
     steps = _steps_of_file(document, trace) if not walked or model is None else _steps_walked(model, trace, walked)
     concerned = [str(line) for line in document.get("concerned", ())]

@@ -22,13 +22,20 @@ def source_lines(program: str) -> Callable[[str], str]:
     """`source_line` for the trace of a program, `package.module:callable`: the file of that module comes first."""
     module = program.partition(":")[0].split(".")
     places = [Path(root, *module) for root in sys.path] if all(map(str.isidentifier, module)) else []
-    own = next((file for place in places if (file := place.with_suffix(".py")).is_file()), None)
+    own = next((file for place in places if _is_file(file := place.with_suffix(".py"))), None)
 
     def source(where: str) -> str:
         text = source_line(where, (own,)) if own is not None and where.startswith(f"{own.name}:") else ""
         return text or source_line(where)
 
     return source
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # the name, which a trace gave, is longer than a file system has them
+        return False
 
 
 def source_line(where: str, files: Sequence[Path] | None = None) -> str:

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from spec.catalogue import machine_named
+from spec.counterexample import TraceStale
+from spec.counterexample import replay as walk
 from spec.machine import Action, Machine, ModelFault
+from spec.model import Model
 from spec.scopes import FAMILIES
 
 from ..errors import TraceUnreadable
@@ -92,6 +95,15 @@ class SpecTrace:
                 raise ValueError(f"its bounds make {size} {name}, and there can be {LARGEST_DOMAIN}")
         return scope
 
+    def walked(self) -> tuple[Model, list[Any]]:
+        """The machine with the variants, and its states along the trace. `TraceStale` where it is no path of it."""
+        machine = machine_named(self.machine)
+        try:
+            model = machine.model(self.scope_of(machine), self.variants)
+            return model, walk(model, [(action, index) for action, index, _ in self.steps])
+        except (ModelFault, TypeError, ValueError, ArithmeticError, LookupError) as fault:
+            raise TraceStale(str(fault)) from None
+
     def require_drivable(self, origin: str = "the trace") -> None:
         """Refuse what no controller is to be driven through.
 
@@ -106,6 +118,8 @@ class SpecTrace:
             machine.model(scope)
         except (ValueError, TypeError, ArithmeticError, LookupError, ModelFault) as fault:
             raise TraceUnreadable(f"{origin}: is damaged: {fault}") from None
+        if not self.steps:
+            raise TraceUnreadable(f"{origin}: is damaged: it has no steps")
         known = _actions_of(machine)
         for number, (name, index, _) in enumerate(self.steps, 1):
             if name not in known:

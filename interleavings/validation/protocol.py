@@ -91,8 +91,8 @@ class Protocol:
     """Call `follow` with each event of the cut machine. Raises `Refused`, and then knows no more."""
 
     def __init__(self, run: Mapping[str, Any]) -> None:
-        self.dataset_length = int(run["dataset_length"])
         self._scope = scope_of(run)
+        self.dataset_length: int = run["dataset_length"]
         self.begin()
         self._rules: dict[str, Callable[[Event], None]] = {
             **dict.fromkeys(("finish_step",), self._finish_step),
