@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from loop_turns import HANG_SECONDS
 
 from impl.barrier import CheckpointBarrier
 from impl.buffer import ReplayBuffer
@@ -46,7 +47,7 @@ class Record:
 
     async def reaches(self, action: str, count: int) -> None:
         """Wait until an action has happened `count` times. The limit is a safety net, so that a wrong run fails."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_SECONDS):
             while len(self.named(action)) < count:
                 await self._happened.wait()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from loop_turns import turns
+from loop_turns import HANG_SECONDS, turns
 from run_situations import Run, mixed
 from store_situations import LayeredFiles, failing_files
 
@@ -18,9 +18,6 @@ from impl.checkpointing.capture import Captured
 from impl.checkpointing.pending import CheckpointInfo
 from impl.errors import StoreFailed
 from impl.store.files import Files
-
-#: Far more than anything here takes; only a wrong library waits so long.
-SECONDS = 20.0
 
 
 @contextmanager
@@ -30,7 +27,7 @@ def files_that_are_slow_to_go() -> Iterator[tuple[Files, threading.Event]]:
 
     def wait(number: int, call: str, arguments: tuple[Any, ...]) -> None:
         if call == "unlink":
-            assert may_go.wait(SECONDS)
+            assert may_go.wait(HANG_SECONDS)
 
     try:
         yield cast(Files, LayeredFiles(before=wait)), may_go
@@ -48,7 +45,7 @@ async def test_a_checkpoint_is_durable_before_older_ones_are_gone(tmp_path: Path
         run = await mixed(Run(tmp_path, keep=1, files=files))
         await run.checkpointer.save()
         del run.events[:]
-        info = await asyncio.wait_for(run.checkpointer.save(), SECONDS)
+        info = await asyncio.wait_for(run.checkpointer.save(), HANG_SECONDS)
         assert info.notices == ()
         assert run.actions()[-2:] == ["publish", "report_save"], "told before anybody is woken, and told once"
         assert checkpoints(tmp_path) == [".deleting-step_1-1", "step_1-2"]
@@ -58,7 +55,7 @@ async def test_a_checkpoint_is_durable_before_older_ones_are_gone(tmp_path: Path
         await turns(50)
         assert not next_save.done()
         may_go.set()
-        await asyncio.wait_for(next_save, SECONDS)
+        await asyncio.wait_for(next_save, HANG_SECONDS)
         await run.checkpointer.close()
     assert checkpoints(tmp_path) == ["step_1-3"]
     assert [action for action in run.actions() if action in ("publish", "fail_save")] == ["publish"] * 2
@@ -69,12 +66,12 @@ async def test_the_end_of_a_run_waits_for_what_is_being_removed(tmp_path: Path) 
     with files_that_are_slow_to_go() as (files, may_go):
         run = await mixed(Run(tmp_path, keep=1, files=files))
         await run.checkpointer.save()
-        await asyncio.wait_for(run.checkpointer.save(), SECONDS)
+        await asyncio.wait_for(run.checkpointer.save(), HANG_SECONDS)
         end = asyncio.create_task(run.checkpointer.close())
         await turns(50)
         assert not end.done()
         may_go.set()
-        await asyncio.wait_for(end, SECONDS)
+        await asyncio.wait_for(end, HANG_SECONDS)
     assert checkpoints(tmp_path) == ["step_1-2"]
 
 

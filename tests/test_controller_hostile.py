@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from controller_runs import Record, each_once, new_controller, rows_of, settled_keys
-from loop_turns import turns, until
+from loop_turns import HANG_SECONDS, turns, until
 
 from impl.barrier import CheckpointBarrier
 from impl.checkpointer import Checkpointer
@@ -60,7 +60,7 @@ async def test_a_train_step_that_swallows_its_cancellation_is_counted_and_is_the
     await until(lambda: bool(steps))
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_SECONDS):
             await run
     assert steps == [0]
     assert controller.progress.version == 1, "the model has seen the step"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from controller_runs import GENERATIONS, Record, each_once, new_controller, rows_of, settled_keys
 from jumping_clock import run_in_virtual_time
+from loop_turns import HANG_SECONDS
 
 from impl.controller import GenerationRequest, TrainBatch
 from impl.errors import UsageError
@@ -166,7 +167,7 @@ def test_blocked_generations_do_not_keep_a_train_step_waiting() -> None:
 
     def generate(request: GenerationRequest) -> Any:
         if request.step == 1:
-            assert first_step_done.wait(60)
+            assert first_step_done.wait(HANG_SECONDS)
         return rows_of(request)
 
     def train(batch: TrainBatch) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from controller_runs import Record, each_once, new_controller, rows_of, settled_keys
-from loop_turns import turns, until
+from loop_turns import HANG_SECONDS, turns, until
 
 from impl.barrier import CheckpointBarrier
 from impl.buffer import ReplayBuffer
@@ -172,7 +172,7 @@ async def test_a_cancelled_run_waits_for_the_thread_that_trains() -> None:
 
     def train(batch: TrainBatch) -> None:
         loop.call_soon_threadsafe(inside.set)
-        assert go_on.wait(60)
+        assert go_on.wait(HANG_SECONDS)
         finished.append(batch.step)
 
     controller = new_controller(None, Record(), prompts=4, train=train)

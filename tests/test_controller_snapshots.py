@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from controller_runs import Record, each_once, new_controller
 from jumping_clock import run_in_virtual_time
+from loop_turns import HANG_SECONDS
 from test_controller_saves import LateExecutor, slow_train
 
 from impl.barrier import CheckpointBarrier
@@ -69,7 +70,7 @@ async def test_a_crash_after_a_snapshot_repeats_no_generation_that_the_snapshot_
     async def everything_is_in_a_snapshot() -> None:
         await record.reaches("commit_group", 6)
         sixth = [place for place, (action, _) in enumerate(record.events) if action == "commit_group"][5]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_SECONDS):
             while "read_buffer" not in (action for action, _ in record.events[sixth:]):
                 await asyncio.sleep(0.001)
             while published(record)[-1] != ("rollout", 1):

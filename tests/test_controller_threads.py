@@ -12,13 +12,16 @@ from typing import Any
 import pytest
 from controller_runs import Record, each_once, new_controller, rows_of, settled_keys
 from jumping_clock import run_in_virtual_time
-from loop_turns import turns, until
+from loop_turns import HANG_SECONDS, turns, until
 
 from impl.controller import Controller, GenerationRequest, RunReport
 from impl.controller.callables import UserFunction
 from impl.errors import RunStalled
 from impl.permits import Permit
 from impl.samplers import WindowedSampler
+
+#: The time limit of an attempt where one hangs and others do not: those take a thousandth of it.
+LIMIT = 1.0
 
 
 class Threads:
@@ -39,7 +42,7 @@ class Threads:
             self.most = max(self.most, len(self.inside))
         if self._waiting(request):
             # A safety net: a test that fails must not keep its process from ending.
-            self.go_on.wait(60)
+            self.go_on.wait(HANG_SECONDS)
         with self._lock:
             self.inside.remove(request.group)
         return rows_of(request)
@@ -55,7 +58,7 @@ async def test_case_G16_a_permit_is_back_when_the_work_is_over_and_not_before(pe
     """Attempts time out while their threads work on: there are never more of them than `max_in_flight`."""
     threads = Threads(lambda request: request.group < permits and request.attempt == 0)
     controller = new_controller(
-        None, Record(), prompts=8, batch_size=4, generate=threads, max_in_flight=permits, attempt_timeout=0.05
+        None, Record(), prompts=8, batch_size=4, generate=threads, max_in_flight=permits, attempt_timeout=LIMIT
     )
     run = asyncio.create_task(controller.run())
     await until(lambda: len(controller._parts.failures) == permits)
@@ -75,12 +78,12 @@ async def test_case_G16_a_prompt_that_was_never_attempted_has_used_no_budget() -
     """As it was reported: one permit, one thread that hangs; three prompts were dropped that were never called."""
     threads = Threads(lambda request: request.group == 0 and request.attempt == 0)
     controller = new_controller(
-        None, Record(), prompts=4, batch_size=4, generate=threads, max_in_flight=1, attempt_timeout=0.02,
+        None, Record(), prompts=4, batch_size=4, generate=threads, max_in_flight=1, attempt_timeout=LIMIT,
         transient_retries=1,
     )  # fmt: skip
     run = asyncio.create_task(controller.run())
     await until(lambda: len(controller._parts.failures) == 1)
-    await asyncio.sleep(0.2)  # ten times the limit: who waits for a permit has no time limit
+    await asyncio.sleep(2 * LIMIT)  # who waits for a permit has no time limit
     assert [failure.group for failure in controller._parts.failures] == [0]
     threads.go_on.set()
     report = await run
@@ -92,7 +95,9 @@ async def test_case_G16_the_time_limit_begins_when_a_thread_has_taken_the_call()
     """A pool whose threads are busy: the wait for one is no part of the attempt."""
     ended = threading.Event()
     order: list[str] = []
-    function = UserFunction("generate", lambda argument: ended.wait(60) and argument, threads=1, see_out=False)
+    function = UserFunction(
+        "generate", lambda argument: ended.wait(HANG_SECONDS) and argument, threads=1, see_out=False
+    )
 
     def noting(name: str) -> Callable[[], None]:
         return lambda: order.append(name)
@@ -258,7 +263,7 @@ async def test_a_permit_that_comes_back_with_the_attempt_would_be_noticed(monkey
     monkeypatch.setattr(Generation, "_lend", at_once)
     threads = Threads(lambda request: request.group == 0 and request.attempt == 0)
     controller = new_controller(
-        None, Record(), prompts=4, batch_size=4, generate=threads, max_in_flight=1, attempt_timeout=0.05
+        None, Record(), prompts=4, batch_size=4, generate=threads, max_in_flight=1, attempt_timeout=LIMIT
     )
     run = asyncio.create_task(controller.run())
     await until(lambda: len(controller._parts.failures) == 1)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 import transfer_queue
+from loop_turns import HANG_SECONDS
 from memory_files import MemoryFiles, captured, commit
 from queue_on_ray import names_in, running_queue
 
@@ -62,7 +63,7 @@ def make(request: pytest.FixtureRequest) -> Making:
 
 async def eventually(what: Callable[[], bool]) -> None:
     """Removal goes on behind the call."""
-    limit = time.monotonic() + 20
+    limit = time.monotonic() + HANG_SECONDS
     while not what():
         assert time.monotonic() < limit
         await asyncio.sleep(0.01)

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from controller_runs import Record, each_once, new_controller, settled_keys
 from disk_owners import dispatch_cursor, handed_out_count, newest, owners, stamps
+from loop_turns import HANG_SECONDS
 from naive_controller import SkewedController
 from run_situations import forge
 
@@ -209,7 +210,7 @@ class BlockingFiles(PosixFiles):
         if self.armed:
             self.armed = False
             self._loop.call_soon_threadsafe(self.blocked.set)
-            assert self.go_on.wait(60)
+            assert self.go_on.wait(HANG_SECONDS)
         super().write(handle, data)
 
 

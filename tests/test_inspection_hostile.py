@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from inspection_damage import every_kind, replaced, seal
+from loop_turns import HANG_SECONDS
 from rich.console import Console
 from run_situations import Run, forge, saved
 from store_situations import failing_files, new_store, open_store, publish
@@ -270,7 +271,7 @@ def test_a_reader_that_leaves_is_no_wrong_use_and_an_ascii_terminal_is_no_traceb
     assert leaves.stderr is not None
     with leaves.stderr:
         assert "pipe" not in leaves.stderr.read()
-    assert leaves.wait(60) == 3
+    assert leaves.wait(HANG_SECONDS) == 3
 
 
 def test_watch_survives_a_directory_that_comes_and_goes(sound: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import pytest
-from loop_turns import turns
+from loop_turns import HANG_SECONDS, turns
 from nemo_sections import idle, once, removing
 
 from impl import BarrierReentered
@@ -214,6 +214,6 @@ async def test_two_checkpoints_follow_each_other_in_order_of_arrival() -> None:
             await turns(2)
             order.append(f"{name} out")
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_SECONDS):
         await asyncio.gather(save("first"), save("second"))
     assert order == ["first in", "first out", "second in", "second out"]

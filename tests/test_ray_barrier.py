@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from loop_turns import HANG_SECONDS
 
 pytestmark = [pytest.mark.needs("ray"), pytest.mark.slow]
 ray = pytest.importorskip("ray", reason="ray: ray is not installed")
@@ -73,7 +74,7 @@ def counting() -> Iterator[RayBarrier]:
     ray.kill(started._actor)
 
 
-async def until(met: Callable[[], Awaitable[bool]], seconds: float = 90.0) -> None:
+async def until(met: Callable[[], Awaitable[bool]], seconds: float = HANG_SECONDS) -> None:
     """Look again and again until it is so."""
     async with asyncio.timeout(seconds):
         while not await met():

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from loop_turns import HANG_SECONDS
 
 pytestmark = [pytest.mark.needs("ray"), pytest.mark.slow]
 ray = pytest.importorskip("ray", reason="ray: ray is not installed")
@@ -398,7 +399,7 @@ def test_no_actor_outlives_its_search() -> None:
 
 def eventually(what: Callable[[], bool]) -> None:
     """The cluster learns of what has ended after a while."""
-    limit = time.monotonic() + 20
+    limit = time.monotonic() + HANG_SECONDS
     while not what():
         assert time.monotonic() < limit
         time.sleep(0.1)

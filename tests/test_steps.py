@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from loop_turns import HANG_SECONDS
 
 from impl import (
     Admission,
@@ -189,7 +190,7 @@ async def test_a_short_batch_is_a_short_step() -> None:
         for group in groups:
             await steps.dispatch(parts.ledger, parts.buffer, group, step)
             await steps.commit(parts.ledger, parts.buffer, group, ROWS)
-        claim = await asyncio.wait_for(steps.claim(parts.buffer, parts.sampler, step, parts.loader), 1)
+        claim = await asyncio.wait_for(steps.claim(parts.buffer, parts.sampler, step, parts.loader), HANG_SECONDS)
         assert claim is not None
         assert claim.groups == groups
         await steps.finish(parts.buffer, parts.sampler, parts.counters, claim)
@@ -203,7 +204,7 @@ async def test_a_short_batch_does_not_shut_the_gate_of_a_sampler_that_counts(sam
     parts = Parts(sampler)
     parts.loader = PromptLoader(list(range(3)), 2, seed=0, epochs=2)
     for version in range(4):
-        await asyncio.wait_for(parts.admitted(), 1)
+        await asyncio.wait_for(parts.admitted(), HANG_SECONDS)
         assert sampler.cursor == version
         await parts.passed()
 
@@ -228,7 +229,7 @@ async def test_what_comes_when_its_time_is_over_is_given_up_and_the_run_ends(slo
                 await steps.dispatch(parts.ledger, parts.buffer, group, parts.counters.version)
                 tasks.create_task(generate(group))
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(HANG_SECONDS), asyncio.TaskGroup() as tasks:
         tasks.create_task(roll_out(tasks))
         while parts.ledger.entries or parts.buffer.slots or not parts.loader.exhausted:
             claim = await steps.claim(parts.buffer, parts.sampler, parts.counters.version, parts.loader)
@@ -250,7 +251,7 @@ async def test_a_group_that_is_given_up_makes_its_step_smaller_and_frees_its_pla
     waiting = await waits(steps.claim(parts.buffer, parts.sampler, 0, parts.loader))
     await steps.commit(parts.ledger, parts.buffer, kept, ROWS)
     await steps.give_up(parts.ledger, parts.buffer, parts.sampler, lost)
-    claim = await asyncio.wait_for(waiting, 1)
+    claim = await asyncio.wait_for(waiting, HANG_SECONDS)
     assert claim.groups == (kept,)  # type: ignore[attr-defined]
     counts = parts.buffer.statistics()
     assert (counts["free"], counts["claimed"], counts["unready"]) == (3, 1, 0)
@@ -267,9 +268,9 @@ async def test_a_step_whose_groups_were_all_given_up_is_claimed_by_none_and_pass
         await steps.dispatch(parts.ledger, parts.buffer, group, 0)
         assert not waiting.done()
         await steps.give_up(parts.ledger, parts.buffer, parts.sampler, group)
-    assert await asyncio.wait_for(waiting, 1) is None
+    assert await asyncio.wait_for(waiting, HANG_SECONDS) is None
     await steps.finish(parts.buffer, parts.sampler, parts.counters, None)
-    await asyncio.wait_for(gate, 1)
+    await asyncio.wait_for(gate, HANG_SECONDS)
     assert parts.sampler.cursor == parts.counters.version == 1
 
 
@@ -304,7 +305,7 @@ async def test_the_last_step_of_a_sampler_without_stamps_is_what_there_is(sample
         for group in (await parts.admitted()).groups:
             await steps.dispatch(parts.ledger, parts.buffer, group, version)
             assert await steps.commit(parts.ledger, parts.buffer, group, ROWS)
-        claim = await asyncio.wait_for(steps.claim(parts.buffer, sampler, version, parts.loader), 1)
+        claim = await asyncio.wait_for(steps.claim(parts.buffer, sampler, version, parts.loader), HANG_SECONDS)
         assert claim is not None
         sizes.append(len(claim.groups))
         assert await steps.finish(parts.buffer, sampler, parts.counters, claim) == ()
@@ -321,7 +322,7 @@ async def test_what_is_too_old_after_a_step_is_given_up_and_its_rows_come_too_la
         await steps.dispatch(parts.ledger, parts.buffer, group, 0)
     for group in (*trained, ready):
         await steps.commit(parts.ledger, parts.buffer, group, ROWS)
-    claim = await asyncio.wait_for(steps.claim(parts.buffer, parts.sampler, 0, parts.loader), 1)
+    claim = await asyncio.wait_for(steps.claim(parts.buffer, parts.sampler, 0, parts.loader), HANG_SECONDS)
     assert claim is not None
     assert claim.groups == trained
     assert await steps.finish(parts.buffer, parts.sampler, parts.counters, claim) == (in_flight,)
@@ -335,7 +336,7 @@ async def test_an_admitted_admission_passes_no_gate_again() -> None:
     parts = Parts()
     admission = await parts.admitted()
     state = parts.sampler.state()
-    await asyncio.wait_for(steps.admit(parts.ledger, parts.sampler, admission, 2), 1)
+    await asyncio.wait_for(steps.admit(parts.ledger, parts.sampler, admission, 2), HANG_SECONDS)
     assert parts.sampler.state() == state
 
 
@@ -354,11 +355,11 @@ async def test_a_resumed_run_does_admitted_work_first_and_its_gate_knows_the_tra
     assert restored is not None
     assert fresh.counters.version == 3
     assert [admission.id for admission in steps.pending(fresh.ledger)] == [admitted.id, early.id]
-    await asyncio.wait_for(steps.admit(fresh.ledger, fresh.sampler, steps.pending(fresh.ledger)[1], 2), 1)
+    await asyncio.wait_for(steps.admit(fresh.ledger, fresh.sampler, steps.pending(fresh.ledger)[1], 2), HANG_SECONDS)
 
 
 async def test_a_windowed_sampler_is_never_waited_for() -> None:
     parts = Parts(WindowedSampler(staleness=1))
     for _ in range(3):
-        await asyncio.wait_for(parts.admitted(), 1)
+        await asyncio.wait_for(parts.admitted(), HANG_SECONDS)
     assert await steps.reserve(parts.ledger, parts.loader) is None

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from controller_runs import Record, each_once, new_controller, settled_keys
+from loop_turns import HANG_SECONDS
 from run_situations import Run, documents, mixed
 from store_situations import failing_files, new_store, open_store, publish, text_of, valid_texts
 
@@ -254,7 +255,7 @@ async def test_a_failing_disk_under_a_whole_run_stops_it_with_the_error_and_a_re
     files = failing_files(errno.EIO, call="fsync", nth=30, lasting=True)
     checkpointer = Checkpointer(tmp_path, CheckpointBarrier(trace=record.trace), verify="digest", files=files)
     with pytest.raises(CleancutError, match="The disk or the file system reports a fault"):
-        await asyncio.wait_for(new_controller(None, record, prompts=12, checkpointer=checkpointer).run(), 60)
+        await asyncio.wait_for(new_controller(None, record, prompts=12, checkpointer=checkpointer).run(), HANG_SECONDS)
     again = Record()
     controller = new_controller(tmp_path, again, prompts=12)
     report = await controller.run()

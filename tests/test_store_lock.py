@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from loop_turns import HANG_SECONDS
 from store_situations import (
     Died,
     LayeredFiles,
@@ -56,7 +57,7 @@ def test_case_E15_a_killed_writer_blocks_nobody(tmp_path: Path) -> None:
     ready = context.Event()
     process = context.Process(target=hold_until_killed, args=(tmp_path, ready))
     process.start()
-    assert ready.wait(60)
+    assert ready.wait(HANG_SECONDS)
     with pytest.raises(StoreBusy, match="writer doomed"):
         new_store(tmp_path, name="next").open()
     os.kill(process.pid or 0, signal.SIGKILL)
@@ -86,7 +87,7 @@ def test_a_killed_writer_blocks_nobody_though_a_process_that_it_forked_lives_on(
     ready = context.Event()
     process = context.Process(target=hold_beside_a_forked_process_until_killed, args=(tmp_path, ready))
     process.start()
-    assert ready.wait(60)
+    assert ready.wait(HANG_SECONDS)
     assert process.pid is not None
     (child,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     try:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 import torch
+from loop_turns import HANG_SECONDS
 from store_situations import IDENTITY, LayeredFiles, new_store, open_store, publish, valid_texts
 
 from impl.errors import StoreFailed, UsageError
@@ -25,7 +26,7 @@ def test_results_come_in_the_order_of_the_jobs_whatever_ends_first() -> None:
     may_end = threading.Event()
 
     def wait() -> str:
-        assert may_end.wait(60)
+        assert may_end.wait(HANG_SECONDS)
         return "first"
 
     def end() -> str:
@@ -70,7 +71,7 @@ def test_after_an_error_nothing_new_is_begun_and_what_runs_has_ended() -> None:
     def work(number: int) -> int:
         begun.append(number)
         if number == 0:
-            assert second_runs.wait(60)
+            assert second_runs.wait(HANG_SECONDS)
             raise OSError(errno.EIO, "broken")
         second_runs.set()
         ended.append(number)

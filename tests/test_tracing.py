@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from controller_runs import Record, new_controller
+from loop_turns import HANG_SECONDS
 
 import impl
 from impl import CheckpointBarrier, JsonlTracer, UsageError, read_trace
@@ -227,7 +228,7 @@ def test_a_disk_that_does_not_answer_holds_nobody_up_and_what_is_lost_is_counted
     with caplog.at_level(logging.INFO, "cleancut.trace"):
         tracer("commit_group", group=0)
         # From here on nothing is taken over by the thread, so that there is one gap.
-        assert disk.asked.wait(10.0)
+        assert disk.asked.wait(HANG_SECONDS)
         for group in range(1, 100):
             tracer("commit_group", group=group)
     assert len(tracer._waiting) <= 10

@@ -9,15 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from loop_turns import turns, until
+from loop_turns import HANG_SECONDS, turns, until
 from run_situations import NumberTrainer, Run
 
 from impl import torch_copying
 from impl.errors import CleancutError, UsageError
 from impl.torch_trainer_state import TorchTrainerState
-
-#: Far more than anything here takes; only a wrong library waits so long.
-SECONDS = 20.0
 
 
 def large_model() -> torch.nn.Module:
@@ -30,7 +27,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     may_copy, copied = threading.Event(), torch_copying._copied
 
     def waits(*arguments: Any) -> Any:
-        assert may_copy.wait(SECONDS), "the event loop stood still while the trainer was copied"
+        assert may_copy.wait(HANG_SECONDS), "the event loop stood still while the trainer was copied"
         return copied(*arguments)
 
     monkeypatch.setattr(torch_copying, "_copied", waits)

@@ -11,13 +11,14 @@ import trio
 import trio.abc
 import trio.testing
 from front_ends import Event, FrontEnd, Started
+from loop_turns import HANG_SECONDS
 
 from impl.trio import CheckpointBarrier
 
 Value = TypeVar("Value")
 
 # A test that stands still for so long hangs: seconds, of the real clock and of the jumping one.
-REAL_LIMIT, VIRTUAL_LIMIT = 60.0, 1e7
+REAL_LIMIT, VIRTUAL_LIMIT = HANG_SECONDS, 1e7
 
 
 class StartedInNursery(Started[Value]):
