@@ -82,6 +82,11 @@ class Claim:
     at: str | None
     function: Callable[..., Value]
     witness: Callable[[Any], Value]
+    of_step: bool = False
+    """Whether it is about a step: `function(s, after)`, or `function(s, after, i)` of an action taken for `i`.
+
+    It is then looked at as the action `at` is taken, or, where that is None, any action.
+    """
 
 
 @dataclass(frozen=True)
@@ -245,6 +250,25 @@ class Machine:
         def register(function: Callable[..., Value]) -> Any:
             known = self.properties[name]
             self.properties[name] = dataclasses.replace(known, claims=(*known.claims, Claim(at, function, witness)))
+            return function
+
+        return register
+
+    def step(self, *of: str, witness: Callable[[Any], Value]) -> Callable[[Any], Any]:
+        """Register a property of every step by these actions, of which all have one index set or none; or by any.
+
+        It relates the state before, the state after, and the index the action is taken for; `witness` is about the
+        state before. With it a rule about a step needs no variable that remembers what was.
+        """
+
+        def register(function: Callable[..., Value]) -> Any:
+            name = function.__name__
+            self._refuse_double(name, self.properties)
+            over = {self.actions[action].each for action in of} or {None}
+            if len(over) > 1:
+                raise ModelFault(f"the step property {name!r} is of actions with different index sets")
+            claims = tuple(Claim(at, function, witness, of_step=True) for at in of or (None,))
+            self.properties[name] = Property(name, over.pop(), claims)
             return function
 
         return register
