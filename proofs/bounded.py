@@ -167,7 +167,6 @@ class Unrolling:
             taken = [self.choice(length - 1) == n for n, i in enumerate(self.instances) if i.action.name == claim.at]
             yield z3.And(z3.Or(taken), z3.Or([self.at(length - 1, negation) for negation in negations]))
 
-
     def stepped_wrongly(self, claim: Claim, over: str | None, instance: Instance) -> Any:
         """That the step which an instance takes breaks a claim about steps."""
         _, effects = self.machine.evaluate(instance.action, self._state, instance.index)

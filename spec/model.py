@@ -135,7 +135,7 @@ class Model:
         return tuple(i for i in range(self.machine.domains[each](self.scope)) if not claim.function(state, i))
 
     def broken_indexes(self, known: Property, state: Any, step: Step | None) -> tuple[int | None, ...]:
-        """The indexes at which a state, or a step taken in it, breaks the first broken claim that is looked at there."""
+        """The indexes at which a state, or a step taken in it, breaks the first broken claim looked at there."""
         for claim in known.claims:
             if self.looks(claim, step) and (found := self.violated_indexes(known.each, claim, state, step)):
                 return found

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
-from ..machine import Claim, ModelFault, Property
+from ..machine import ModelFault
 from ..model import Model, Step
 from ..reference_engine import Violation
 from ..scalar_form import ScalarModel
@@ -97,9 +97,7 @@ class Retrace:
             states.append(last.state)
         return Violation(name, sentence, indexes, tuple(steps), tuple(states), at)
 
-    def _broken(
-        self, state: Any, last: Step | None, names: Sequence[str]
-    ) -> tuple[str, str, tuple[int | None, ...]]:
+    def _broken(self, state: Any, last: Step | None, names: Sequence[str]) -> tuple[str, str, tuple[int | None, ...]]:
         for known in self.model.machine.properties.values():
             if known.name in names and (indexes := self.model.broken_indexes(known, state, last)):
                 return known.name, known.sentence, indexes
