@@ -5,8 +5,15 @@
 States are counted by the compiled engine in families of scopes that differ in one size; growth is how many times more
 states the last step of a family has than the one before. The window is what `begin_save` does while everybody is shut
 out, over a buffer of so many finished groups; the drain is from asking for a cut to being inside, among so many writers
-that are inside a section for one turn of the loop each. A save with ranks is one of a trainer whose ranks write a file
-each from processes of their own, to one disk. All are medians of wall time.
+that are inside a section for one turn of the loop each.
+
+What is pending is groups in the ledger, with a hundredth of them in the spare pool and as many dropped in the accounts.
+Each operation is timed on a hundred prompts more; its growth is what a prompt costs beside the most that are pending,
+over what it costs beside the fewest. Taking a spare has no bound: a tenth of a microsecond doubles once the oldest
+spare has left the cache of the core.
+
+A save with ranks is one of a trainer whose ranks write a file each from processes of their own, to one disk. All are
+medians of wall time.
 """
 
 from __future__ import annotations
@@ -16,13 +23,13 @@ import gc
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
-from parts.figures import Row, only_shown, options_of, reported
+from parts.figures import Row, at_most, only_shown, options_of, reported
 from parts.ranks import Ranks
 
 from impl import (
@@ -30,12 +37,16 @@ from impl import (
     Checkpointer,
     HeldCounters,
     InOrderSampler,
+    Key,
     Ledger,
     PromptLoader,
     ReplayBuffer,
+    SparePool,
     TensorPlane,
 )
 from impl.checkpointing.capture import read_cut
+from impl.loader import Batch
+from impl.slots import BufferSnapshot
 from spec.barrier import BarrierScope
 from spec.catalogue import MACHINES
 from spec.compiled import engine
@@ -57,6 +68,7 @@ FAMILIES: tuple[tuple[str, str, Any, str, tuple[int, ...]], ...] = (
 )
 GROUPS, WRITERS = (100, 1_000, 10_000, 100_000, 1_000_000), (1, 10, 100, 1_000, 10_000)
 ADMITTED_TOGETHER = 10_000
+PENDING, TOGETHER, FLAT = (1_000, 10_000, 200_000), 100, 1.3
 RANKS, BYTES_OF_A_RANK = (1, 2, 4, 8), 32 << 20
 
 
@@ -122,6 +134,99 @@ async def windows(quick: bool) -> list[Row]:
     return rows
 
 
+Result = TypeVar("Result")
+
+
+class Pending:
+    """A run with so many groups pending, and what one more prompt costs in it."""
+
+    def __init__(self, pending: int) -> None:
+        self.pending = pending
+        self.barrier = CheckpointBarrier()
+        self.ledger = Ledger(self.barrier)
+        self.pool = SparePool(self.ledger)
+        self.micros: dict[str, list[float]] = {}
+        self._next = 0
+
+    async def fill(self) -> None:
+        """Every other admission has passed the gate."""
+        async with self.barrier.mutation() as cut:
+            for number in range(self.pending // TOGETHER):
+                admission = self.ledger.reserve(cut, self._fresh())
+                if number % 2:
+                    self.ledger.admit(cut, admission, number)
+            for _ in range(self.pending // TOGETHER // 100):
+                self.pool.divert(cut, Batch(self._fresh(), (None,) * TOGETHER, ends_epoch=False))
+            for _ in range(self.pending // TOGETHER):
+                self.ledger.drop_batch(cut, self._fresh(), "failed")
+
+    async def go_on(self) -> None:
+        """A hundred prompts through every operation; afterwards as much is pending as before."""
+        ledger, pool, step = self.ledger, self.pool, self._next
+        keys, ended, spare, better = (self._fresh() for _ in range(4))
+        async with self.barrier.mutation() as cut:
+            admission = self._timed("reserve", lambda: ledger.reserve(cut, keys))
+            self._timed("admit", lambda: ledger.admit(cut, admission, step))
+            groups = self._timed("groups_of_step", lambda: ledger.groups_of_step(step))
+            self._timed("drop_batch", lambda: ledger.drop_batch(cut, ended, "remainder"))
+            batch = Batch(spare, (None,) * TOGETHER, ends_epoch=False)
+            self._timed("divert", lambda: pool.divert(cut, batch))
+            taken = self._timed("take_many", lambda: pool.take_many(cut, TOGETHER))
+            self._timed("fail_attempt", lambda: [ledger.fail_attempt(cut, group, "transient") for group in groups])
+            self._timed(
+                "replace",
+                lambda: [
+                    ledger.replace(cut, group, key, None, step) for group, key in zip(groups, better, strict=True)
+                ],
+            )
+            groups = ledger.groups_of_step(step)
+            self._timed("drop", lambda: [ledger.drop(cut, group, "failed") for group in groups])
+            admission = ledger.reserve(cut, self._fresh())
+            self._timed("remove_committed", lambda: [ledger.remove_committed(group) for group in admission.groups])
+            ledger.drop_batch(cut, [one.key for one in taken], "remainder")
+            self._timed("snapshot of the accounts", ledger.accounts.snapshot)
+        async with self.barrier.checkpoint() as cut:
+            self._timed("window", lambda: ledger.snapshot(cut, BufferSnapshot({}, 1)))
+
+    def _fresh(self) -> tuple[Key, ...]:
+        self._next += TOGETHER
+        return tuple(Key(0, index) for index in range(self._next - TOGETHER, self._next))
+
+    def _timed(self, name: str, call: Callable[[], Result]) -> Result:
+        began = perf_counter()
+        result = call()
+        self.micros.setdefault(name, []).append((perf_counter() - began) * 1e6 / TOGETHER)
+        return result
+
+
+async def beside_pending(quick: bool) -> list[Row]:
+    """What an operation costs by what is pending: all but the copy of the window must cost the same."""
+    runs = [Pending(pending) for pending in (PENDING[:2] if quick else PENDING)]
+    for run in runs:
+        await run.fill()
+    gc.collect()
+    gc.freeze()
+    for _ in range(20 if quick else 201):
+        # In turns, so that what else the machine does meets all of them.
+        for run in runs:
+            await run.go_on()
+    gc.unfreeze()
+    rows, over = [], f"{runs[0].pending:,} to {runs[-1].pending:,} pending"
+    for name in runs[0].micros:
+        medians = [statistics.median(run.micros[name]) for run in runs]
+        if name == "window":
+            for run, median in zip(runs, medians, strict=True):
+                rows.append(
+                    only_shown(f"window, the ledger with {run.pending:,} pending (ms)", median * TOGETHER / 1e3)
+                )
+            continue
+        rows.append(only_shown(f"{name}, a prompt beside {runs[-1].pending:,} pending (µs)", medians[-1]))
+        growth, value = f"{name}, growth from {over} (x)", medians[-1] / medians[0]
+        bounded = not quick and name != "take_many"
+        rows.append(at_most(growth, value, FLAT) if bounded else only_shown(growth, value))
+    return rows
+
+
 async def write_once_each_turn(barrier: CheckpointBarrier) -> None:
     while True:
         async with barrier.mutation():
@@ -182,7 +287,12 @@ async def saves_of_ranks(quick: bool) -> list[Row]:
 
 
 async def measured(quick: bool) -> list[Row]:
-    return [*await windows(quick), *await drains(quick), *await saves_of_ranks(quick)]
+    return [
+        *await beside_pending(quick),
+        *await windows(quick),
+        *await drains(quick),
+        *await saves_of_ranks(quick),
+    ]
 
 
 def main(arguments: list[str]) -> int:

@@ -2,6 +2,15 @@
 
 import sys
 
-from cleancut.check import main
+from cleancut.terminal import ended
 
-sys.exit(main())
+
+def command() -> int:
+    """Load the command line, which may lack a package, and run it."""
+    from cleancut.check import main
+
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(ended("python -m cleancut", command))

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from cleancut.report import page
-from cleancut.terminal import Parser, Screen, how_far
+from cleancut.terminal import CannotWrite, Parser, Screen, complain, how_far, plain, require_folder, write_file
 from interleavings.conformance.pages import explain
 from interleavings.errors import TraceUnreadable
 from interleavings.trace import read_document
+from spec.scopes import FAMILIES
 
 HOLDS, FAILS, WRONG_USE, NOT_COMPLETE = 0, 1, 2, 3
 VERDICT_OF_STATUS = {HOLDS: "holds", FAILS: "fails", NOT_COMPLETE: "inconclusive"}
@@ -78,12 +79,12 @@ def run(part: Part, directory: Path) -> Part:
     target = directory / f"{part.name}.json"
     target.unlink(missing_ok=True)
     started = time.perf_counter()
-    ended = subprocess.run(part.command, capture_output=True, text=True, check=False, env=_plain_environment())
+    ended = subprocess.run(part.command, capture_output=True, check=False, env=_plain_environment())
     part.seconds = time.perf_counter() - started
-    part.status, part.output = ended.returncode, ended.stdout + ended.stderr
+    part.status, part.output = ended.returncode, (ended.stdout + ended.stderr).decode("utf-8", "backslashreplace")
     try:
         part.result = json.loads(target.read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError):
+    except (OSError, ValueError):
         part.result = None
     return part
 
@@ -112,8 +113,8 @@ def explain_traces(part: Part) -> Part:
                 command = [sys.executable, "-m", "interleavings", "explain", trace, "-o", str(REPORT / page_of_trace)]
                 subprocess.run(command, capture_output=True, text=True, check=True)
             else:
-                (REPORT / page_of_trace).write_text(explain(read_document(trace), trace), encoding="utf-8")
-        except (TraceUnreadable, OSError, subprocess.CalledProcessError) as fault:
+                write_file(REPORT / page_of_trace, explain(read_document(trace), trace))
+        except (TraceUnreadable, CannotWrite, OSError, subprocess.CalledProcessError) as fault:
             part.output += f"\nno page of {trace}: {fault}"
         else:
             part.pages[trace] = page_of_trace
@@ -150,6 +151,12 @@ def document(parts: Sequence[Part], scope: str, seconds: float) -> dict[str, Any
 
 def check(scope: str) -> int:
     """Run everything, print one screen, write the report; return the exit status."""
+    # Everything is asked for at once, and some parts know no scopes: whatever is wrong is said before the first runs.
+    if scope not in FAMILIES:
+        complain("python -m cleancut", f"no scope {scope!r}; there are: {', '.join(FAMILIES)}")
+        return WRONG_USE
+    for folder in (REPORT, TRACES):
+        require_folder(folder)
     REPORT.mkdir(parents=True, exist_ok=True)
     raw = REPORT / "parts"
     raw.mkdir(exist_ok=True)
@@ -168,13 +175,13 @@ def check(scope: str) -> int:
             ended()
     for part in parts:
         if part.status == WRONG_USE:
-            print(part.output.strip(), file=sys.stderr)
+            print(plain(part.output.strip(), kept="\n"), file=sys.stderr)
             return WRONG_USE
         emit_pytests(part)
         show(part)
     result = document(parts, scope, time.perf_counter() - started)
-    (REPORT / "report.json").write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    (REPORT / "index.html").write_text(page(result), encoding="utf-8")
+    write_file(REPORT / "report.json", json.dumps(result, indent=2) + "\n")
+    write_file(REPORT / "index.html", page(result))
     print(f"check: {result['verdict']}, scope {scope}, {result['seconds']:.1f} s, report {REPORT / 'index.html'}")
     return {"holds": HOLDS, "fails": FAILS}.get(result["verdict"], NOT_COMPLETE)
 
@@ -182,9 +189,9 @@ def check(scope: str) -> int:
 def show(part: Part) -> None:
     """One line for a part that holds; everything it said for one that does not."""
     if part.verdict == "holds":
-        print(part.line)
+        print(plain(part.line))
         return
-    print(part.output.rstrip())
+    print(plain(part.output.rstrip(), kept="\n"))
     if part.result is None:
         print(f"{part.name}: ended with status {part.status} and without a readable result")
     # A variant's trace is how it was caught, and no news.
@@ -208,5 +215,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return check(parser.parse_args(arguments).scope)
     except KeyboardInterrupt:
-        print("check: interrupted; nothing is concluded", file=sys.stderr)
+        complain("check", "interrupted; nothing is concluded")
         return NOT_COMPLETE
+    except CannotWrite as fault:
+        complain("python -m cleancut", fault)
+        return WRONG_USE

@@ -6,10 +6,10 @@ of each trace, relative to this one.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from typing import Any
 
 from cleancut.report_style import STYLE
+from interleavings.page import breakable, escaped
 
 SECTIONS = (
     ("machines", "State machines"),
@@ -29,7 +29,7 @@ def page(report: Mapping[str, Any]) -> str:
     links = "".join(f'<li><a href="#{anchor}">{title}</a></li>' for anchor, title in SECTIONS)
     body = [
         f"<h1>Cleancut check: {_verdict(report['verdict'])}</h1>",
-        f'<p class="soft">Scope <code>{escape(str(report["scope"]))}</code>, {report["seconds"]:.1f} s. A bounded or '
+        f'<p class="soft">Scope <code>{escaped(report["scope"])}</code>, {report["seconds"]:.1f} s. A bounded or '
         "inconclusive result is never shown as one that holds.</p>",
         _cards(report.get("parts") or {}),
         f'<nav aria-label="Sections"><ul>{links}</ul></nav><main>',
@@ -52,13 +52,12 @@ def page(report: Mapping[str, Any]) -> str:
 
 
 def _verdict(word: object) -> str:
-    text = escape(str(word))
+    text = escaped(word)
     return f'<span class="badge {text}">{text}</span>'
 
 
 def _code(name: object) -> str:
-    """A name that may be broken after an underscore and a slash, so that a narrow page need not scroll."""
-    return f"<code>{escape(str(name)).replace('_', '_<wbr>').replace('/', '/<wbr>')}</code>"
+    return f"<code>{breakable(name)}</code>"
 
 
 def _number(value: object) -> str:
@@ -84,13 +83,13 @@ def _table(
     def kind(column: int) -> str:
         return " class=n" if column in numbers else ""
 
+    def named(column: int) -> str:
+        return f' data-name="{escaped(headings[column])}"' if column else ""
+
     head = "".join(f"<th{kind(i)}>{name}</th>" for i, name in enumerate(headings))
     lines = []
     for number, row in enumerate(rows):
-        cells = "".join(
-            f'<td{kind(i)} data-name="{escape(headings[i])}">{cell}</td>' if i and cell else f"<td{kind(i)}>{cell}</td>"
-            for i, cell in enumerate(row)
-        )
+        cells = "".join(f"<td{kind(i)}{named(i) if cell else ''}>{cell}</td>" for i, cell in enumerate(row))
         lines.append(f"<tr{' class=zero' if number in zero else ''}>{cells}</tr>")
     return f'<div class="wide"><table class="stack"><tr class="head">{head}</tr>{"".join(lines)}</table></div>'
 
@@ -100,12 +99,12 @@ def _trace(path: object, pages: Pages) -> str:
     if not path:
         return ""
     shown = pages.get(str(path))
-    return _code(path) if shown is None else f'<a href="{escape(shown)}">explained</a>'
+    return _code(path) if shown is None else f'<a href="{escaped(shown)}">explained</a>'
 
 
 def _cards(parts: Mapping[str, Any]) -> str:
     items = "".join(
-        f'<li class="{escape(part["verdict"])}"><b>{escape(name)}</b>{_verdict(part["verdict"])} '
+        f'<li class="{escaped(part["verdict"])}"><b>{escaped(name)}</b>{_verdict(part["verdict"])} '
         f'<span class="soft">{part["seconds"]:.1f} s</span></li>'
         for name, part in parts.items()
     )
@@ -131,9 +130,9 @@ def _machines(spec: Any, pages: Pages) -> list[str]:
             )
             for s in machine["scopes"]
         ]
-        why = f"<p>{escape(machine['why'])}</p>" if machine["why"] else ""
+        why = f"<p>{escaped(machine['why'])}</p>" if machine["why"] else ""
         trace = f" {_trace(machine['counterexample'], pages)}" if machine.get("counterexample") else ""
-        parts.append(f"<h3>{escape(machine['machine'])} {_verdict(machine['verdict'])}{trace}</h3>{why}")
+        parts.append(f"<h3>{escaped(machine['machine'])} {_verdict(machine['verdict'])}{trace}</h3>{why}")
         headings = ("scope", "verdict", "complete", "states", "transitions", "depth")
         parts.append(_table(headings, rows, frozenset({3, 4, 5})))
         parts += _claims(machine["properties"])
@@ -154,7 +153,7 @@ def _variants(variants: Any, pages: Pages) -> list[str]:
     rows = [
         (
             _code(" + ".join([*v["with_variants"], v["variant"]])),
-            escape(v["machine"]),
+            escaped(v["machine"]),
             _code(v["property"]),
             _number(v["length"]),
             '<span class="badge holds">caught</span>' if v["length"] == v["pinned_length"] else _verdict("fails"),
@@ -177,7 +176,7 @@ def _interleavings(scenarios: Any, pages: Pages) -> list[str]:
     rows = [
         (
             _code(s["scenario"]),
-            _verdict(s["verdict"]) + (f" {escape(str(s['why']))}" if s.get("why") else ""),
+            _verdict(s["verdict"]) + (f" {escaped(s['why'])}" if s.get("why") else ""),
             "yes" if s["complete"] else "no",
             _number(s["states"]),
             _number(s["schedules"]),
@@ -213,7 +212,7 @@ def _coverage(scenarios: Any) -> list[str]:
     ordered = sorted(taken, key=lambda name: (taken[name], name))
     zero = frozenset(number for number, name in enumerate(ordered) if not taken[name])
     rows = [(_code(name), _number(taken[name]), ", ".join(map(_code, by.get(name, ()))) or "none") for name in ordered]
-    kinds = [(escape(reason), _number(count)) for reason, count in stutters.most_common()]
+    kinds = [(escaped(reason), _number(count)) for reason, count in stutters.most_common()]
     never = ", ".join(_code(ordered[number]) for number in sorted(zero)) or "none"
     return [
         _heading("coverage"),
@@ -233,12 +232,12 @@ def _proofs(proofs: Any) -> list[str]:
         groups.setdefault((obligation["assumes"], obligation["excludes"]), []).append(obligation)
     parts = [_heading("proofs"), f"<p>{_verdict(proofs['verdict'])} {len(proofs['obligations'])} obligations.</p>"]
     for (assumes, excludes), obligations in groups.items():
-        rows = [(escape(o["obligation"]), escape(o["machine"]), _verdict(o["verdict"])) for o in obligations]
+        rows = [(escaped(o["obligation"]), escaped(o["machine"]), _verdict(o["verdict"])) for o in obligations]
         worst = next((o["verdict"] for o in obligations if o["verdict"] != "holds"), "holds")
         parts.append(
             f"<details{'' if worst == 'holds' else ' open'}><summary>{len(obligations)} obligations of "
-            f"{escape(obligations[0]['obligation'].partition(':')[0])}</summary>"
-            f"<p>Assumes: {escape(assumes) or 'nothing'}.</p><p>Does not cover: {escape(excludes) or 'nothing'}.</p>"
+            f"{escaped(obligations[0]['obligation'].partition(':')[0])}</summary>"
+            f"<p>Assumes: {escaped(assumes) or 'nothing'}.</p><p>Does not cover: {escaped(excludes) or 'nothing'}.</p>"
             f"{_table(('obligation', 'machine', 'verdict'), rows)}</details>"
         )
     return parts
@@ -257,13 +256,13 @@ def _bounded(report: Mapping[str, Any]) -> list[str]:
         named = ", ".join(_code(s["scenario"]) for s in scenarios)
         lines.append(f"The real coroutines were searched in these programs only, as large as they are: {named}.")
         lines += [
-            f"{_code(s['scenario'])} is {_verdict(s['verdict'])}: {escape(str(s['why']))}"
+            f"{_code(s['scenario'])} is {_verdict(s['verdict'])}: {escaped(s['why'])}"
             for s in scenarios
             if s["verdict"] != "holds"
         ]
     if isinstance(proofs, dict):
         excluded = dict.fromkeys(o["excludes"] for o in proofs["obligations"] if o["excludes"])
-        lines += [f"The proofs do not cover {escape(text)}." for text in excluded]
+        lines += [f"The proofs do not cover {escaped(text)}." for text in excluded]
     missing = [name for name in ("spec", "variants", "interleavings", "proofs") if report.get(name) is None]
     lines += [f"Of <b>{name}</b> there is no result, so nothing is said." for name in missing]
     items = "".join(f"<li>{line}</li>" for line in lines)

@@ -62,7 +62,9 @@ class Rank:
             "gloo", init_method=f"file://{meeting_point}", rank=rank, world_size=ranks, timeout=timedelta(minutes=2)
         )
         # Collectives of training and of writing go on side by side, so each has a group of its own.
-        self._writing = dist.new_group(backend="gloo")
+        writing = dist.new_group(backend="gloo")
+        assert isinstance(writing, dist.ProcessGroup)  # every rank is a member
+        self._writing = writing
         self._rank, self._ranks = rank, ranks
         torch.manual_seed(0)
         self._model = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.Tanh(), torch.nn.Linear(WIDTH, 1))

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .terminal import Parser, Screen, complete_files
+from .terminal import Parser, Screen, complain, complete_files, ended
 
 WRONG_USE = 2
 INTERRUPTED = 130
@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _refuse(message: str) -> int:
-    print(f"python -m impl: {message}", file=sys.stderr)
+    complain("python -m impl", message)
     return WRONG_USE
 
 
@@ -88,13 +88,12 @@ def _look_into(chosen: argparse.Namespace) -> int:
 def _watch(chosen: argparse.Namespace) -> int:
     """Run `watch`, which needs no torch either."""
     from .errors import UsageError
-    from .inspection.plain_text import plain
     from .inspection.watch import run_watch
 
     try:
         return run_watch(chosen.directory, Screen(), chosen.interval, chosen.seconds)
     except (UsageError, OSError) as error:
-        return _refuse(plain(str(error)))
+        return _refuse(str(error))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -107,10 +106,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _watch(chosen)
     if directory is not None and directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         return _refuse(f"{directory} is not an empty directory; the demo begins a new run, give it a new one")
-    try:
-        from .demo.parent import run_demo
-    except ImportError as missing:
-        return _refuse(f"the demo needs {missing.name}, which is not installed; install cleancut[torch]")
+    from .demo.parent import run_demo
+
     try:
         return run_demo(chosen.kills, chosen.seed, directory, Screen())
     except OSError as fault:
@@ -121,4 +118,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended("python -m impl", main))

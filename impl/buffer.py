@@ -30,6 +30,7 @@ from .arguments import (
     require_text,
 )
 from .errors import CheckpointIncompatible, InvariantViolated, UsageError
+from .group_index import GroupIndex
 from .in_words import counted
 from .permits import Permit, PermitPool, require_permit
 from .plane import DataPlane, Rows
@@ -53,7 +54,9 @@ class ReplayBuffer:
 
     # Invariant one_owner_in_memory: a ready slot's group has rows in the plane, an unready one's has none.
     # Invariant permits_balance: one permit is placed for each slot.
+    # Invariant steps_agree: `_of_step` holds what a pass over `_slots` would find; `_put` and `_take_out` keep both.
     _slots: dict[GroupId, Slot]
+    _of_step: GroupIndex[int | None]
 
     def __init__(
         self, barrier: CheckpointBarrier, capacity: int, plane: DataPlane, ledger: Ledger | None = None
@@ -64,6 +67,7 @@ class ReplayBuffer:
         self.plane = plane
         self._permits = PermitPool(capacity, "replay buffer")
         self._slots = {}
+        self._of_step = GroupIndex()
         self._claim: Claim | None = None
         self._changed = Wakeup()
         self._ledger: Ledger | None = None
@@ -106,6 +110,10 @@ class ReplayBuffer:
         """The index, read-only: unready slots in dispatch order, ready ones in order of arrival."""
         return MappingProxyType(self._slots)
 
+    def groups_of_step(self, step: int) -> tuple[GroupId, ...]:
+        """The groups whose slot is stamped with `step`, oldest first."""
+        return self._of_step.of(step)
+
     @property
     def claim_open(self) -> bool:
         """Whether a train step has claimed groups and has not finished."""
@@ -143,7 +151,7 @@ class ReplayBuffer:
         require_permit(permit)
         self._require_dispatchable(group, key, step, weight)
         permit.spend(self._permits)
-        slot = self._slots[group] = Slot(group, key, step, weight)
+        slot = self._put(Slot(group, key, step, weight))
         self.barrier.emit("dispatch", group=group)
         return slot
 
@@ -168,8 +176,8 @@ class ReplayBuffer:
             )
         self.plane.commit(cut, group, staged, ready)
         # Taken out and put in again, so that the index lists ready slots in order of arrival.
-        del self._slots[group]
-        self._slots[group] = replace(slot, ready=True)
+        self._take_out(group)
+        self._put(replace(slot, ready=True))
         self.barrier.emit("commit_group", group=group)
         self._changed.wake()
 
@@ -188,7 +196,7 @@ class ReplayBuffer:
         self._require_ready(chosen, f"claimed by step {step}")
         claim = Claim(chosen, step, self.plane)
         for group in chosen:
-            self._slots[group] = replace(self._slots[group], claimed=True)
+            self._put(replace(self._slots[group], claimed=True))
             self._forget_entry(group)
         self._claim = claim
         self.barrier.emit("claim", groups=chosen, step=step)
@@ -248,16 +256,15 @@ class ReplayBuffer:
         require_cut(cut, self.barrier)
         self._require_unready(group, "replaced")
         self._require_dispatchable(successor, key, step, weight, "successor")
-        del self._slots[group]
-        slot = self._slots[successor] = Slot(successor, key, step, weight)
-        return slot
+        self._take_out(group)
+        return self._put(Slot(successor, key, step, weight))
 
     def restamp(self, cut: Cut, group: GroupId, step: int) -> None:
         """Move a ready, unclaimed group to another train step; it keeps its order of arrival. A part of `borrow`."""
         require_cut(cut, self.barrier)
         require_count("step", step, least=0)
         self._require_ready((group,), f"moved to step {step}")
-        self._slots[group] = replace(self._slots[group], step=step)
+        self._put(replace(self._slots[group], step=step))
         self._forget_entry(group)
         self._changed.wake()
 
@@ -281,8 +288,20 @@ class ReplayBuffer:
         for key in keys:
             ledger.accounts.train(key)
 
+    def _put(self, slot: Slot) -> Slot:
+        """Add a slot, or put it in the place of the one that its group has."""
+        before = self._slots.get(slot.group)
+        if before is not None:
+            self._of_step.discard(before.step, slot.group)
+        self._slots[slot.group] = slot
+        self._of_step.add(slot.step, slot.group)
+        return slot
+
+    def _take_out(self, group: GroupId) -> None:
+        self._of_step.discard(self._slots.pop(group).step, group)
+
     def _remove(self, group: GroupId) -> None:
-        del self._slots[group]
+        self._take_out(group)
         self.plane.clear(group)
         self._permits.return_place()
 
@@ -363,7 +382,9 @@ class ReplayBuffer:
             )
         for _ in range(len(self._slots)):
             self._permits.return_place()
-        self._slots = restored
+        self._slots, self._of_step = {}, GroupIndex()
+        for slot in restored.values():
+            self._put(slot)
         self._permits.take_places(len(restored))
         self._changed.wake()
 

@@ -3,7 +3,8 @@
     the caller        UsageError  BarrierReentered  StaleCut  ForeignCut  WrongLoop  WouldBlock
     a participant     DrainTimeout  BarrierClosed  RunStalled  LeaseExpired  HostUnreachable  GuardUnreachable
     the disk, the run CheckpointCorrupt  CheckpointDamaged  CheckpointIncompatible  CheckpointNotFound
-                      StoreBusy  StoreFailed  StoreFull  TraceUnreadable
+                      StoreBusy  StoreOvertaken  StoreFailed  StoreFull  NameTaken  DurabilityUnknown
+                      TraceUnreadable
     a writer          CommittedTensorModified
     us                InvariantViolated
 
@@ -117,6 +118,32 @@ class StoreBusy(CleancutError):
 
 class StoreFailed(CleancutError):
     """The disk or the file system refused a call for another reason than room; the OSError is `__cause__`."""
+
+
+class NameTaken(StoreFailed):
+    """Somebody put a directory under the number of a save; it was left alone, and nothing was published."""
+
+
+class DurabilityUnknown(StoreFailed):
+    """The last fsync of a save failed after its rename: `checkpoint` is there, whole, and a power cut may take it.
+
+    Every other error of a save says that nothing was published. The run does not count on the checkpoint; a restart
+    that finds it takes it.
+    """
+
+    def __init__(self, message: str, checkpoint: str) -> None:
+        super().__init__(message, checkpoint)  # both, so that it can be sent to another process
+        self.checkpoint = checkpoint
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class StoreOvertaken(StoreBusy, StoreFailed):
+    """Another writer took the directory over while this one was saving, and put its attempt away.
+
+    Also a StoreFailed, since it shows as a call that the file system refused; the OSError is below `__cause__`.
+    """
 
 
 class StoreFull(CleancutError):

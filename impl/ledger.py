@@ -35,6 +35,8 @@ from .arguments import (
 from .errors import CheckpointCorrupt, InvariantViolated, UsageError
 from .in_words import counted
 from .keys import GroupId, Key
+from .pending_groups import PendingGroups
+from .slots import BufferSnapshot
 
 if TYPE_CHECKING:
     from .barrier import BarrierFrontEnd, Cut
@@ -120,7 +122,7 @@ class Ledger:
         self.accounts = Accounts()
         # Invariant one_owner: no key occurs twice in here, nor in the accounts as well.
         # Invariant admission_whole: entries with one admission id have the same phase and the same step.
-        self._entries: dict[GroupId, LedgerEntry] = {}
+        self._pending = PendingGroups()
         # Invariant ids_fresh: above every id ever given, restarts included.
         self._next_group = 0
         self._next_admission = 0
@@ -130,7 +132,7 @@ class Ledger:
     @property
     def entries(self) -> Mapping[GroupId, LedgerEntry]:
         """The pending groups, oldest first; a live, read-only view."""
-        return MappingProxyType(self._entries)
+        return MappingProxyType(self._pending.by_id)
 
     @property
     def next_group(self) -> GroupId:
@@ -146,18 +148,27 @@ class Ledger:
         """The admissions with pending groups, oldest first; with `phase`, only those in it."""
         if phase is not None and not isinstance(phase, Phase):
             raise UsageError(f"phase is {phase!r}, which is none of {', '.join(map(str, Phase))}; give one, or None.")
-        members: dict[int, list[LedgerEntry]] = {}
-        for entry in self._entries.values():
-            if phase is None or entry.phase is phase:
-                members.setdefault(entry.admission, []).append(entry)
+        found = map(self._pending.of_admission, self._pending.admissions())
         return tuple(
-            Admission(number, tuple(entry.group for entry in entries), tuple(entry.key for entry in entries))
-            for number, entries in sorted(members.items())
+            Admission(
+                entries[0].admission, tuple(entry.group for entry in entries), tuple(entry.key for entry in entries)
+            )
+            for entries in found
+            if phase is None or entries[0].phase is phase
         )
 
     def groups_of_step(self, step: int) -> tuple[GroupId, ...]:
-        """The pending groups that are stamped with `step`."""
-        return tuple(group for group, entry in self._entries.items() if entry.step == step)
+        """The pending groups that are stamped with `step`, oldest first."""
+        return self._pending.of_step(step)
+
+    def group_of(self, key: Key) -> GroupId | None:
+        """The pending group that is made of this prompt; None where there is none."""
+        return self._pending.with_key(key)
+
+    @property
+    def phase_counts(self) -> Mapping[Phase, int]:
+        """How many groups are pending in each phase; costs nothing, however many there are."""
+        return MappingProxyType({phase: self._pending.counts.get(phase, 0) for phase in Phase})
 
     # -- writes
 
@@ -174,12 +185,13 @@ class Ledger:
         require_payloads(payloads, wanted)
         if not wanted:
             raise UsageError("keys is empty, but an admission has at least one prompt. After the last batch make none.")
-        pending = {entry.key: group for group, entry in self._entries.items()}
         first_group = self._next_group
+        fresh: dict[Key, GroupId] = {}
         for group, key in enumerate(wanted, first_group):
-            if key in pending:
+            owner = fresh.get(key, self._pending.with_key(key))
+            if owner is not None:
                 raise InvariantViolated(
-                    f"{key} was to be reserved, but group {pending[key]} is made of it already. Two owners of one "
+                    f"{key} was to be reserved, but group {owner} is made of it already. Two owners of one "
                     "prompt; the likely cause is a loader whose cursor was set back without the ledger. Restore both "
                     "from one checkpoint."
                 )
@@ -189,12 +201,12 @@ class Ledger:
                     f"{key} was to be reserved, but it {settled}. The likely cause is a loader whose cursor was set "
                     "back without the accounts. Restore both from one checkpoint."
                 )
-            pending[key] = group
+            fresh[key] = group
         admission = Admission(self._next_admission, tuple(range(first_group, first_group + len(wanted))), wanted)
         for place, (group, key) in enumerate(zip(admission.groups, wanted, strict=True)):
             # A copy: the caller may go on with its object, and a save writes what was reserved (A24).
             payload = None if payloads is None else deepcopy(payloads[place])
-            self._entries[group] = LedgerEntry(group, key, Phase.RESERVED, admission.id, None, payload)
+            self._pending.put(LedgerEntry(group, key, Phase.RESERVED, admission.id, None, payload))
         self._next_group += len(wanted)
         self._next_admission += 1
         if from_pool:
@@ -214,7 +226,7 @@ class Ledger:
         require_cut(cut, self.barrier)
         require_kind("admission", admission, Admission, "what `reserve` or `admissions` returned")
         require_step(step)
-        members = [entry for entry in self._entries.values() if entry.admission == admission.id]
+        members = self._pending.of_admission(admission.id)
         if not members or not {entry.group for entry in members} <= set(admission.groups):
             raise InvariantViolated(
                 f"admission {admission.id} (groups {_short(admission.groups)}) was to be admitted, but the ledger has "
@@ -236,7 +248,7 @@ class Ledger:
                 "instants. Nothing was discarded; restore a whole one."
             )
         for entry in members:
-            self._entries[entry.group] = replace(entry, phase=Phase.ADMITTED, step=step)
+            self._pending.put(replace(entry, phase=Phase.ADMITTED, step=step))
         groups = tuple(entry.group for entry in members)
         self.barrier.emit("commit_admission", admission=admission.id, groups=groups, step=step)
         return groups
@@ -248,7 +260,7 @@ class Ledger:
         the same with and without the entry.
         """
         require_group("group", group)
-        if self._entries.pop(group, None) is None:
+        if not self._pending.remove(group):
             return False
         self.barrier.emit("remove_committed", group=group)
         return True
@@ -256,9 +268,9 @@ class Ledger:
     def drop(self, cut: Cut, group: GroupId, reason: str) -> LedgerEntry:
         """End a pending group untrained, on purpose, and account for its key."""
         require_cut(cut, self.barrier)
-        entry = self._pending(group, f"dropped ({reason!r})")
+        entry = self._require_pending(group, f"dropped ({reason!r})")
         self.accounts.drop(entry.key, reason)
-        del self._entries[group]
+        self._pending.remove(group)
         self.barrier.emit("drop", group=group, reason=reason)
         return entry
 
@@ -270,10 +282,11 @@ class Ledger:
         require_cut(cut, self.barrier)
         ended = require_keys("keys", keys)
         require_text("reason", reason, "remainder")
-        owners = {entry.key: "is pending" for entry in self._entries.values()}
+        seen: set[Key] = set()
         for key in ended:
-            owner = owners.get(key) or self.accounts.settled(key)
-            owners[key] = "is among the keys already"
+            pending = None if self._pending.with_key(key) is None else "is pending"
+            owner = "is among the keys already" if key in seen else pending or self.accounts.settled(key)
+            seen.add(key)
             if owner is not None:
                 raise InvariantViolated(
                     f"{key} was to be dropped ({reason!r}), but it {owner}. Two owners of one prompt; the likely cause "
@@ -294,7 +307,7 @@ class Ledger:
         stamped with `step`, or a new one where none is pending. The payload is the pool's own copy.
         """
         require_cut(cut, self.barrier)
-        old = self._pending(group, "replaced")
+        old = self._require_pending(group, "replaced")
         key = require_key("key", key)
         require_step(step)
         if old.phase is not Phase.ADMITTED:
@@ -302,8 +315,8 @@ class Ledger:
                 f"group {group} was to be replaced, but it is only {old.phase.name}. Only a group that was admitted "
                 "and failed has a place to fill."
             )
-        owner = next((f"is group {other}" for other, entry in self._entries.items() if entry.key == key), None)
-        owner = owner or self.accounts.settled(key)
+        other = self._pending.with_key(key)
+        owner = self.accounts.settled(key) if other is None else f"is group {other}"
         if owner is not None:
             raise InvariantViolated(
                 f"the spare {key} was to take the place of group {group}, but it {owner} already. Two owners of one "
@@ -311,12 +324,12 @@ class Ledger:
             )
         admission = old.admission
         if step != old.step:
-            others = (entry.admission for entry in self._entries.values() if step is not None and entry.step == step)
-            admission = next(others, self._next_admission)
+            others = () if step is None else self._pending.of_step(step)
+            admission = self.entries[others[0]].admission if others else self._next_admission
         self.accounts.drop(old.key, "replaced")
-        del self._entries[group]
+        self._pending.remove(group)
         entry = LedgerEntry(self._next_group, key, Phase.ADMITTED, admission, step, payload)
-        self._entries[entry.group] = entry
+        self._pending.put(entry)
         self._next_group += 1
         self._next_admission = max(self._next_admission, admission + 1)
         return entry
@@ -325,9 +338,9 @@ class Ledger:
         """Count a failed generation of a group that stays pending; the event carries the number of the attempt."""
         require_cut(cut, self.barrier)
         require_text("cause", cause, "transient")
-        before = self._pending(group, f"counted as failed ({cause!r})")
+        before = self._require_pending(group, f"counted as failed ({cause!r})")
         entry = replace(before, attempt=before.attempt + 1)
-        self._entries[group] = entry
+        self._pending.put(entry)
         self.barrier.emit("fail_attempt", group=group, attempt=before.attempt, cause=cause)
         return entry
 
@@ -340,7 +353,11 @@ class Ledger:
         """
         require_cut(cut, self.barrier, exclusive=True)
         require_kind("owned_elsewhere", owned_elsewhere, Container, "a container of the groups that others own")
-        entries = {group: entry for group, entry in self._entries.items() if group not in owned_elsewhere}
+        # One copy of references, and out of it the few that the buffer has: a test of each would be a pass in the
+        # window, ten times as long.
+        entries = self._pending.by_id.copy()
+        for group in _owned(owned_elsewhere, entries):
+            del entries[group]
         return LedgerSnapshot(
             MappingProxyType(entries), self._next_group, self._next_admission, self.accounts.snapshot()
         )
@@ -351,19 +368,26 @@ class Ledger:
         require_kind("snapshot", snapshot, LedgerSnapshot, "a LedgerSnapshot, as `snapshot` returned it")
         snapshot.require_consistent()
         self.accounts.load(snapshot.accounts)
-        self._entries = dict(snapshot.entries)
+        # By id, whatever the order of the file: that is the order in which they were reserved.
+        self._pending = PendingGroups(entry for _, entry in sorted(snapshot.entries.items()))
         self._next_group = snapshot.next_group
         self._next_admission = snapshot.next_admission
 
-    def _pending(self, group: GroupId, event: str) -> LedgerEntry:
+    def _require_pending(self, group: GroupId, event: str) -> LedgerEntry:
         require_group("group", group)
-        entry = self._entries.get(group)
+        entry = self._pending.by_id.get(group)
         if entry is None:
             raise InvariantViolated(
                 f"group {group} was to be {event}, but the ledger has no such entry: it was committed and removed, or "
                 "dropped before. Look it up in `ledger.entries` inside the same section first."
             )
         return entry
+
+
+def _owned(elsewhere: Container[GroupId], entries: Mapping[GroupId, LedgerEntry]) -> list[GroupId]:
+    """The groups of `entries` that others own."""
+    candidates = entries.keys() & elsewhere.slots.keys() if isinstance(elsewhere, BufferSnapshot) else entries
+    return [group for group in candidates if group in elsewhere]
 
 
 def _contradiction(what: str) -> CheckpointCorrupt:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .arguments import require_count, require_cut, require_integer, require_key, require_kind
-from .dataset_identity import Dataset, dataset_digest
+from .dataset_identity import Dataset, dataset_digest, same_dataset
 from .errors import CheckpointCorrupt, CheckpointIncompatible, UsageError
 from .in_words import counted
 from .keys import Key
@@ -145,7 +145,7 @@ class PromptLoader:
         differing = [
             f"{label} {getattr(state, name)!r} (saved) and {getattr(mine, name)!r} (now)"
             for name, label in _IDENTITY.items()
-            if getattr(state, name) != getattr(mine, name)
+            if not same_identity(name, getattr(state, name), getattr(mine, name))
         ]
         if differing:
             raise CheckpointIncompatible(
@@ -167,7 +167,9 @@ class PromptLoader:
         if cut is not None:
             self._require(cut, exclusive=True)
         self.check_state(state)
-        self._move_to(self._after(replace(state, exhausted=False)))
+        # The digest is of the dataset that is here; an earlier version may have taken it in another form.
+        mine = replace(state, exhausted=False, dataset_digest=self._state.dataset_digest)
+        self._move_to(self._after(mine))
 
     def _after(self, state: LoaderState) -> LoaderState:
         """`state`, or at the end of its epoch the beginning of the next, or the end."""
@@ -197,6 +199,13 @@ def check_place(state: LoaderState) -> None:
             f"{counted(length, 'prompt')}, {'exhausted' if state.exhausted else 'not exhausted'}, where no loader can "
             "be. The checkpoint was damaged or edited; restore an older one."
         )
+
+
+def same_identity(name: str, saved: object, here: object) -> bool:
+    """Whether a loader's state and the loader itself agree on what names the data and its order."""
+    if name == "dataset_digest" and isinstance(saved, str) and isinstance(here, str):
+        return same_dataset(saved, here)
+    return saved == here
 
 
 def row_of(key: Key, length: int) -> int:

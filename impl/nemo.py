@@ -9,18 +9,23 @@ NVIDIA-NeMo/RL, pull requests 3480, 3923, 3924 and 3925.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from sys import _getframe
-from types import FrameType
-from typing import Final, Literal, TypeVar, get_args
+from types import FrameType, TracebackType
+from typing import ClassVar, Final, Literal, TypeVar, get_args
 
 from .barrier import UNSET, CheckpointBarrier, CheckpointSection, Cut, ImmediateSection, MutationSection, Tracer, Unset
-from .barrier.admission import NEW
+from .barrier.admission import ENDED, NEW, Ticket
 from .barrier.arguments import seconds
 from .barrier.asyncio_sections import AsyncioSection
-from .errors import UsageError
+from .barrier.front_end import Inherited
+from .barrier.section import Section as AnySection
+from .errors import BarrierReentered, StaleCut, UsageError
+from .wakeup import Wakeup
 
 __all__ = [
     "CHECKPOINT_MUTATION_KINDS",
@@ -34,6 +39,8 @@ CheckpointMutationKind = Literal[
     "advantage_writeback",
     "group_commits",
     "group_removals",
+    "gym_acknowledgements",
+    "gym_restart_cleanup",
     "other",
     "prompt_reservations",
     "recovery_restore",
@@ -74,7 +81,23 @@ class DataPlaneMutationCut(Cut):
 
     def require_live(self) -> None:
         """Raise StaleCut, a RuntimeError, unless the section is open. Does not say of which barrier it is."""
-        self.require(self.barrier)
+        try:
+            self.require(self.barrier)
+        except StaleCut as error:
+            if self.standing is not ENDED:
+                raise
+            raise StaleCut(f"this cut is no longer active: {error}") from None
+
+
+@contextmanager
+def _said_as_nemo_rl_does() -> Iterator[None]:
+    """Let the error of a nested section say, besides its own words, those that callers of NeMo-RL look for."""
+    try:
+        yield
+    except BarrierReentered as error:
+        raise BarrierReentered(
+            f"this task, or the one that started it, already holds a data-plane barrier section: {error}"
+        ) from None
 
 
 class DataPlaneMutation(MutationSection, DataPlaneMutationCut):
@@ -83,8 +106,15 @@ class DataPlaneMutation(MutationSection, DataPlaneMutationCut):
     __slots__ = ()
 
     async def __aenter__(self) -> DataPlaneMutationCut:
-        await super().__aenter__()
+        with _said_as_nemo_rl_does():
+            await super().__aenter__()
         return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await super().__aexit__(kind, error, traceback)
+        _tell_ended(self.barrier)
 
 
 class ImmediateDataPlaneMutation(ImmediateSection, DataPlaneMutationCut):
@@ -93,8 +123,15 @@ class ImmediateDataPlaneMutation(ImmediateSection, DataPlaneMutationCut):
     __slots__ = ()
 
     def __enter__(self) -> DataPlaneMutationCut:
-        super().__enter__()
+        with _said_as_nemo_rl_does():
+            super().__enter__()
         return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, traceback)
+        _tell_ended(self.barrier)
 
 
 class DataPlaneCheckpoint(CheckpointSection, DataPlaneMutationCut):
@@ -103,7 +140,8 @@ class DataPlaneCheckpoint(CheckpointSection, DataPlaneMutationCut):
     __slots__ = ()
 
     async def __aenter__(self) -> DataPlaneMutationCut:
-        await super().__aenter__()
+        with _said_as_nemo_rl_does():
+            await super().__aenter__()
         return self
 
 
@@ -115,8 +153,12 @@ class DataPlaneCheckpointBarrier(CheckpointBarrier):
 
     Without arguments it waits for ever, as NeMo-RL's does, and logs no long holds: a slot may span an RPC. Give
     `drain_timeout` (seconds, more than the slowest RPC made inside a slot) to have a hanging holder named instead, and
-    `hold_warning` to have slow ones logged. `extra_kinds` are admitted beside CHECKPOINT_MUTATION_KINDS.
+    `hold_warning` to have slow ones logged. `extra_kinds` are admitted beside CHECKPOINT_MUTATION_KINDS; telemetry and
+    messages list them as well.
     """
+
+    #: The kinds that every barrier of this class takes.
+    known_kinds: ClassVar[tuple[str, ...]] = CHECKPOINT_MUTATION_KINDS
 
     def __init__(
         self,
@@ -126,9 +168,11 @@ class DataPlaneCheckpointBarrier(CheckpointBarrier):
         trace: Tracer | None = None,
         *,
         extra_kinds: Iterable[str] = (),
+        inherited: Inherited = "refuse",
     ) -> None:
-        super().__init__(name, drain_timeout, hold_warning, trace)
-        self._kinds: tuple[str, ...] = (*CHECKPOINT_MUTATION_KINDS, *_new_kinds(extra_kinds))
+        super().__init__(name, drain_timeout, hold_warning, trace, inherited=inherited)
+        self._kinds: tuple[str, ...] = tuple(dict.fromkeys((*self.known_kinds, *_checked_kinds(extra_kinds))))
+        self._ended = Wakeup()
         self._blocked_since_reading = dict.fromkeys(self._kinds, 0)
         self._waits_since_reading: deque[float] = deque(maxlen=KEPT_WAITS)
         self._most_waiting_since_reading = 0
@@ -137,6 +181,27 @@ class DataPlaneCheckpointBarrier(CheckpointBarrier):
     def kinds(self) -> tuple[str, ...]:
         """The kinds that `mutation` takes."""
         return self._kinds
+
+    @property
+    def active_mutations(self) -> int:
+        """How many mutations are open; that of `drain_telemetry`, without a reading."""
+        return self._core.active_mutations
+
+    #: As the original calls it.
+    _active_mutations = active_mutations
+
+    async def wait_for_mutation(self, version: int, timeout_s: float | None) -> None:
+        """Wait until `mutation_version` is another than `version`, at most so many seconds; None waits for ever.
+
+        Returns in either case, at once if a mutation has ended since `version` was read. Outside any section.
+        """
+        limit = seconds("timeout_s", timeout_s)
+        try:
+            async with asyncio.timeout(limit):
+                while self.mutation_version == version:
+                    await self._ended.wait()
+        except TimeoutError:
+            pass
 
     def mutation(self, kind: str = "other") -> DataPlaneMutation:
         """A shared section, as an async context manager; UsageError, a ValueError too, for a kind not in `kinds`."""
@@ -171,6 +236,11 @@ class DataPlaneCheckpointBarrier(CheckpointBarrier):
         self._most_waiting_since_reading = waiting
         return reading
 
+    def _left(self, section: AnySection, let_in: Sequence[Ticket]) -> None:
+        """Also for a section that another thread or a late callback has given back."""
+        super()._left(section, let_in)
+        self._ended.wake()
+
     async def _wait(self, section: AsyncioSection) -> None:
         """Wait as the base does, and note how long a mutation waited, whatever ends the wait."""
         if section.exclusive:
@@ -187,8 +257,9 @@ class DataPlaneCheckpointBarrier(CheckpointBarrier):
     def _known(self, kind: str) -> str:
         if kind not in self._kinds:
             raise UsageError(
-                f"kind is {kind!r}, which is none of {', '.join(self._kinds)}. The set is closed, so that a misspelt "
-                "kind does not vanish from the telemetry; name a new one in extra_kinds where the barrier is made."
+                f"unknown checkpoint mutation kind {kind!r}: it is none of {', '.join(self._kinds)}. The set is "
+                "closed, so that a misspelt kind does not vanish from the telemetry; name a new one in extra_kinds "
+                "where the barrier is made."
             )
         return kind
 
@@ -201,10 +272,16 @@ class DataPlaneCheckpointBarrier(CheckpointBarrier):
         return section
 
 
-def _new_kinds(extra_kinds: Iterable[str]) -> tuple[str, ...]:
-    """`extra_kinds` as a tuple without repetitions; UsageError unless each is a name."""
+def _tell_ended(barrier: object) -> None:
+    """Let those in `wait_for_mutation` look again. A section of another kind of barrier has none."""
+    if isinstance(barrier, DataPlaneCheckpointBarrier):
+        barrier._ended.wake()
+
+
+def _checked_kinds(extra_kinds: Iterable[str]) -> tuple[str, ...]:
+    """`extra_kinds` as a tuple; UsageError unless each is a name."""
     named = isinstance(extra_kinds, Iterable) and not isinstance(extra_kinds, str | bytes)
     kinds = tuple(extra_kinds) if named else ()
     if not named or not all(isinstance(kind, str) and kind for kind in kinds):
         raise UsageError(f"extra_kinds is {extra_kinds!r}, but must be a collection of names, like ['weight_syncs'].")
-    return tuple(kind for kind in dict.fromkeys(kinds) if kind not in CHECKPOINT_MUTATION_KINDS)
+    return kinds

@@ -42,6 +42,19 @@ class EpochOrder:
             if place < self.length:
                 return place
 
+    def place_of(self, row: int) -> int:
+        """The place at which a row comes: the rounds backwards, walked back until inside."""
+        if not 0 <= row < self.length:
+            raise IndexError(f"row {row} of an epoch with {counted(self.length, 'prompt')}")
+        side = self._side
+        while True:
+            left, right = divmod(row, side)
+            for key in reversed(self._keys):
+                left, right = (right - _mixed(left + key)) % side, left
+            row = left * side + right
+            if row < self.length:
+                return row
+
     def __len__(self) -> int:
         return self.length
 

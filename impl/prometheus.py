@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from asyncio.events import _get_running_loop
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from .checkpointer import Checkpointer
     from .controller import Controller
     from .controller.progress import Progress
+    from .controller.saves import SaveFailures
     from .ledger import Ledger
     from .permits import PermitPool
 
@@ -54,6 +54,7 @@ class CleancutCollector(Collector):
         ledger: Ledger | None = None,
         progress: Progress | None = None,
         generation_permits: PermitPool | None = None,
+        save_failures: SaveFailures | None = None,
         run: str = "",
         patience: float = 2.0,
     ) -> None:
@@ -68,6 +69,7 @@ class CleancutCollector(Collector):
         self._ledger = ledger
         self._progress = progress
         self._generation_permits = generation_permits
+        self._save_failures = save_failures
         self._run = run
         self._patience = limit
 
@@ -81,6 +83,7 @@ class CleancutCollector(Collector):
             ledger=controller.ledger,
             progress=controller.progress,
             generation_permits=controller.generation.in_flight,
+            save_failures=controller.save_failures,
             run=run,
             patience=patience,
         )
@@ -130,6 +133,14 @@ class CleancutCollector(Collector):
         yield from self._of_barrier()
         if self._checkpointer is not None:
             yield from self._of_checkpointer(self._checkpointer)
+        if self._save_failures is not None:
+            in_row = {(kind,): count for kind, count in self._save_failures.in_row.items()}
+            yield self._gauge("cleancut_saves_failed_in_row", "Failed saves since one was durable.", in_row, "kind")
+            yield self._gauge(
+                "cleancut_saves_failed_tolerated",
+                "How many in a row the run goes on after.",
+                {(): self._save_failures.tolerated},
+            )
         if self._buffer is not None:
             yield from self._of_buffer(self._buffer)
         if self._generation_permits is not None:
@@ -219,8 +230,7 @@ class CleancutCollector(Collector):
         yield self._gauge("cleancut_buffer_permits", "Permits without a slot.", permits, "state")
 
     def _of_ledger(self, ledger: Ledger) -> Iterator[Metric]:
-        phases = Counter(entry.phase.value for entry in ledger.entries.values())
-        pending = {(phase,): phases[phase] for phase in ("reserved", "admitted")}
+        pending = {(phase.value,): count for phase, count in ledger.phase_counts.items()}
         yield self._gauge("cleancut_prompts_pending", "Prompts that the ledger owns.", pending, "phase")
         trained = {(): ledger.accounts.trained_count}
         yield self._counter("cleancut_prompts_trained", "Prompts trained, over all restarts.", trained)

@@ -66,7 +66,9 @@ class SparePool:
 
     def __init__(self, ledger: Ledger | None = None) -> None:
         # Invariant one_owner: no key occurs twice in here, nor in the ledger or its accounts as well.
+        # `_keys` are those of `_spares`.
         self._spares: deque[Spare] = deque()
+        self._keys: set[Key] = set()
         self._ledger: Ledger | None = None
         self._barrier: Named | None = None
         if ledger is not None:
@@ -121,15 +123,16 @@ class SparePool:
                 f"batch.prompts is {batch.prompts!r} for {counted(len(keys), 'key')}; give one prompt each."
             )
         require_payloads(payloads, keys)
-        held = {spare.key for spare in self._spares}
+        fresh: set[Key] = set()
         for key in keys:
-            self._require_nobodys(key, held)
-            held.add(key)
+            self._require_nobodys(key, fresh)
+            fresh.add(key)
         diverted = tuple(
             Spare(key, None if payloads is None else deepcopy(payloads[place]), batch.prompts[place])
             for place, key in enumerate(keys)
         )
         self._spares.extend(diverted)
+        self._keys |= fresh
         cut.barrier.emit("divert_batch", keys=keys)
         return diverted
 
@@ -147,7 +150,9 @@ class SparePool:
                 f"{counted(count, 'spare was', 'spares were')} to be taken from a pool of {len(self._spares)}. Another "
                 "section took the others; look at the pool inside the section that takes."
             )
-        return tuple(self._spares.popleft() for _ in range(count))
+        taken = tuple(self._spares.popleft() for _ in range(count))
+        self._keys.difference_update(spare.key for spare in taken)
+        return taken
 
     # -- checkpoints
 
@@ -170,15 +175,16 @@ class SparePool:
                 f"{counted(len(keys), 'different key')}. It was damaged or edited; restore an older checkpoint."
             )
         self._spares = deque(loaded)
+        self._keys = keys
 
     def _require(self, cut: Cut, exclusive: bool = False) -> None:
         require_cut(cut, self._barrier, exclusive)
         self._barrier = cut.barrier
 
-    def _require_nobodys(self, key: Key, held: set[Key]) -> None:
-        owner = "is a spare already" if key in held else None
+    def _require_nobodys(self, key: Key, fresh: set[Key]) -> None:
+        owner = "is a spare already" if key in self._keys or key in fresh else None
         if owner is None and self._ledger is not None:
-            group = next((group for group, entry in self._ledger.entries.items() if entry.key == key), None)
+            group = self._ledger.group_of(key)
             settled = self._ledger.accounts.settled(key)
             owner = settled if group is None else f"is group {group} already"
         if owner is not None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .arguments import require_text
+from .errors import UsageError
 from .ledger import Phase
 from .samplers import TransactionalSampler
 
@@ -36,10 +37,15 @@ if TYPE_CHECKING:
 
 
 async def resume(checkpointer: Checkpointer, sampler: Sampler, trainer: TrainerState | None = None) -> Restored | None:
-    """Bring the attached parts back to the newest valid checkpoint; None, and nothing changed, where there is none."""
+    """Bring the attached parts back to the newest valid checkpoint; None, and nothing changed, where there is none.
+
+    A checkpoint that holds the trainer's state wants the `trainer` to load it into: the version of a trainer with other
+    weights would be a lie. Whoever loads it by other means calls `checkpointer.restore()` and reads
+    `Restored.trainer`.
+    """
     if checkpointer.latest() is None:
         return None
-    restored = await checkpointer.restore(trainer=trainer)
+    restored = await checkpointer.restore(trainer=trainer, trainer_by_hand=False)
     sampler.advance(restored.version)
     return restored
 
@@ -60,10 +66,11 @@ async def reserve(ledger: Ledger, loader: Loader) -> Admission | None:
         return None if batch is None else ledger.reserve(cut, batch.keys)
 
 
-async def admit(ledger: Ledger, sampler: Sampler, admission: Admission, groups_per_step: int) -> None:
+async def admit(ledger: Ledger, sampler: Sampler, admission: Admission, groups_per_step: int | None = None) -> None:
     """Bring a reserved admission through the gate; does nothing for one that is admitted, as a restore brings them.
 
-    An admission of fewer than `groups_per_step` groups makes its step smaller.
+    An admission of fewer than `groups_per_step` groups makes its step smaller; without it the sampler is asked, which
+    `Checkpointer.attach` has told the loader's batch size.
     """
     ledger.barrier.require_outside()
     if all(ledger.entries[group].phase is Phase.ADMITTED for group in admission.groups):
@@ -72,7 +79,18 @@ async def admit(ledger: Ledger, sampler: Sampler, admission: Admission, groups_p
         await sampler.wait_until_admissible()
         ledger.barrier.emit("pass_gate", admission=admission.id)
     async with ledger.barrier.mutation("admissions") as cut:
-        await commit_admission(cut, ledger, sampler, admission, groups_per_step)
+        whole = _whole_step(sampler) if groups_per_step is None else groups_per_step
+        await commit_admission(cut, ledger, sampler, admission, whole)
+
+
+def _whole_step(sampler: Sampler) -> int:
+    size = getattr(sampler, "groups_per_step", None)
+    if type(size) is not int:
+        raise UsageError(
+            f"groups_per_step: none was given, and a {type(sampler).__name__} does not say how many groups make one. "
+            "Give it to admit()."
+        )
+    return size
 
 
 async def commit_admission(

@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from torchdata.stateful_dataloader import StatefulDataLoader
+from torch.utils.data import Dataset as MapDataset
+from torchdata.stateful_dataloader import StatefulDataLoader  # type: ignore[import-untyped, unused-ignore]
 
 from .arguments import require_count, require_cut, require_integer, require_kind
 from .dataset_identity import Dataset, dataset_digest
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from .barrier.cut import Named
 
 
-class Indexed:
+class Indexed(MapDataset[tuple[int, Any]]):
     """A map-style dataset whose rows say which they are: `(index, prompt)`. Give it to the dataloader."""
 
     def __init__(self, rows: Dataset) -> None:
@@ -185,7 +186,9 @@ class TorchdataPromptLoader:
         leftover = deque((index, self._dataset.rows[index]) for index in state.leftover)
         self._iterator = None
         self._leftover = leftover
-        self._state = self._after(replace(state, exhausted=False))
+        # The digest is of the dataset that is here; an earlier version may have taken it in another form.
+        mine = replace(state, exhausted=False, dataset_digest=self._state.dataset_digest)
+        self._state = self._after(mine)
 
     # -- drawing
 

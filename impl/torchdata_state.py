@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from .errors import CheckpointCorrupt, CheckpointIncompatible
 from .in_words import counted
+from .loader import same_identity
 from .torch_loader_state import decode_state
 
 
@@ -39,7 +40,7 @@ def check_place(state: TorchdataLoaderState, here: TorchdataLoaderState, own_bat
     differing = [
         f"{label} {getattr(state, name)!r} (saved) and {getattr(here, name)!r} (now)"
         for name, label in _IDENTITY.items()
-        if getattr(state, name) != getattr(here, name)
+        if not same_identity(name, getattr(state, name), getattr(here, name))
     ]
     if differing:
         raise CheckpointIncompatible(

@@ -2,6 +2,15 @@
 
 import sys
 
-from .command_line import main
+from .terminal import ended
 
-sys.exit(main())
+
+def command() -> int:
+    """Load the command line, which may lack a package, and run it."""
+    from .command_line import main
+
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(ended("python -m interleavings", command))

@@ -8,21 +8,34 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from .errors import ExplorerUsageError, TraceUnreadable
-from .exploring import explore
+from .exploring import check_arguments, explore
 from .follower import Coverage
 from .in_words import counted
 from .result import Result
-from .terminal import Parser, Screen, complete_files, how_far
-from .trace import Trace, read_document
+from .subject import Program
+from .terminal import (
+    CannotWrite,
+    Parser,
+    Screen,
+    complain,
+    complete_files,
+    how_far,
+    plain,
+    require_folder,
+    require_writable,
+    why_missing,
+    write_file,
+)
+from .trace import Trace, read_document, require_known_budgets
 
 HOLDS, FAILS, WRONG_USE, OPEN = 0, 1, 2, 3
 EXIT_STATUS = {"holds": HOLDS, "fails": FAILS, "bounded": OPEN, "inconclusive": OPEN}
@@ -30,7 +43,7 @@ EXAMPLES = """examples:
   python -m interleavings check                      every scenario; --quick: what make check runs
   python -m interleavings check barrier --cancels 2
   python -m interleavings check spares --ray local --workers 4
-  python -m interleavings replay TRACE.json          walk a counterexample again
+  python -m interleavings replay TRACE.json          walk a counterexample again; of a program of yours: --trust
   python -m interleavings emit TRACE.json -o test_x.py
   python -m interleavings explain TRACE.json -o page.html
   python -m interleavings validate RUN.jsonl         a production trace: at which line does no action fit
@@ -68,6 +81,12 @@ def _parser() -> argparse.ArgumentParser:
     emit = commands.add_parser("emit", help="write a trace as a self-contained pytest")
     emit.add_argument("trace")
     emit.add_argument("-o", "--output", required=True, metavar="FILE")
+    for command in (replay, emit):
+        command.add_argument(
+            "--trust",
+            action="store_true",
+            help="import and run the program that the trace names, if it is none of the scenarios",
+        )
     explain = commands.add_parser("explain", help="write a trace as a page for the browser")
     explain.add_argument("trace")
     explain.add_argument("-o", "--output", required=True, metavar="FILE")
@@ -91,14 +110,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if chosen.command == "check":
             return _check(chosen, console)
         if chosen.command == "replay":
-            return _replay(chosen.trace, console)
+            return _replay(chosen.trace, chosen.trust, console)
         if chosen.command == "emit":
-            return _emit(chosen.trace, chosen.output, console)
+            return _emit(chosen.trace, chosen.output, chosen.trust, console)
         if chosen.command == "explain":
             return _explain(chosen.trace, chosen.output, console)
         return _validate(chosen, console)
-    except (WrongUse, TraceUnreadable, ExplorerUsageError) as fault:
-        print(f"python -m interleavings: {fault}", file=sys.stderr)
+    except (WrongUse, TraceUnreadable, ExplorerUsageError, CannotWrite) as fault:
+        complain("python -m interleavings", fault)
         return WRONG_USE
 
 
@@ -125,6 +144,18 @@ def _check(chosen: argparse.Namespace, console: Console) -> int:
         raise WrongUse(fault.args[0]) from None
     if chosen.crashes is not None:
         scenarios = _crashing(scenarios, chosen.crashes, named=bool(chosen.scenario))
+    require_writable(chosen.json)
+    require_folder(chosen.output)
+    for scenario in scenarios:
+        cancels = scenario.cancels if chosen.cancels is None else chosen.cancels
+        check_arguments(
+            cancels=cancels,
+            crashes=scenario.crashes,
+            max_seconds=chosen.max_seconds,
+            workers=chosen.workers,
+            ray=chosen.ray,
+            prune=not chosen.no_prune,
+        )
     items, worst = [], HOLDS
     with _connected(chosen):
         for scenario in scenarios:
@@ -132,7 +163,7 @@ def _check(chosen: argparse.Namespace, console: Console) -> int:
             items.append(item)
             worst = FAILS if FAILS in (worst, status) else max(worst, status)
     if chosen.json:
-        _write(chosen.json, json.dumps(items, indent=2, ensure_ascii=False) + "\n")
+        write_file(chosen.json, json.dumps(items, indent=2) + "\n")
     held = sum(item["verdict"] == "holds" for item in items)
     seconds = sum(item["seconds"] for item in items)
     of_all = counted(len(items), "scenario holds", "scenarios hold")
@@ -247,7 +278,7 @@ def _save_counterexample(scenario: Any, result: Result, directory: Path, console
     path = directory / f"interleaving-{scenario.name}.json"
     result.counterexample.save(path)
     test = directory / f"test_interleaving_{scenario.name}.py"
-    test.write_text(emit(result.counterexample, f"interleavings.scenarios:run_{scenario.name}"), encoding="utf-8")
+    write_file(test, emit(result.counterexample, scenario.reference))
     console.print(result.counterexample.describe())
     console.print(f"  trace:  {path}")
     console.print(f"  pytest: {test}")
@@ -263,33 +294,63 @@ def _is_of_a_machine(document: Any) -> bool:
     return isinstance(document, dict) and document.get("format") == "cleancut-spec-trace"
 
 
-def _program_reference(trace: Any) -> str:
-    if "scenario" in trace.program:
-        return f"interleavings.scenarios:run_{trace.program['scenario']}"
-    if "reference" in trace.program:
-        return str(trace.program["reference"])
-    raise TraceUnreadable("the trace does not name the program it is of")
+def _program_reference(trace: Trace, path: str, *, trusted: bool) -> str:
+    """The program that a trace is of: a scenario, or with `--trust` whatever it names.
+
+    A trace may come from anybody. To replay it is to import the module that it names, also from the folder where the
+    command is called; so that has to be asked for.
+    """
+    from .scenarios import CONTROLS, SCENARIOS, UnknownScenario, scenario_named
+
+    scenario, reference = trace.program.get("scenario"), trace.program.get("reference")
+    if isinstance(scenario, str):
+        try:
+            return scenario_named(scenario).reference
+        except UnknownScenario as fault:
+            raise TraceUnreadable(f"{path}: {fault.args[0]}") from None
+    if not isinstance(reference, str):
+        raise TraceUnreadable(f"{path}: the trace does not name the program it is of")
+    if not trusted and reference not in {each.reference for each in (*SCENARIOS.values(), *CONTROLS.values())}:
+        raise WrongUse(
+            f"{path} is a trace of {reference}, and to walk it is to import that module and to run it. Nothing was "
+            "imported. If you know the trace, or have looked at that module, add --trust"
+        )
+    return reference
 
 
-def _replay(path: str, console: Console) -> int:
+def _program(reference: str, path: str) -> Program:
+    """Import a program. Its module may do anything, and fail in any way."""
+    module, _, name = reference.partition(":")
+    try:
+        found: Any = import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (Exception, SystemExit) as fault:
+        raise TraceUnreadable(
+            f"{path}: its program {reference} cannot be imported ({type(fault).__name__}: {fault}): it is not there "
+            "any more, or its folder is not on the path; go to that folder, or name it in PYTHONPATH"
+        ) from None
+    program: Program = found
+    return program
+
+
+def _replay(path: str, trusted: bool, console: Console) -> int:
     document = read_document(path)
     if _is_of_a_machine(document):
         return _replay_on_controller(document, path, console)
-    from importlib import import_module
-
     from .replaying import replay
 
     trace = Trace.from_json(document, path)
-    module, _, name = _program_reference(trace).partition(":")
+    require_known_budgets(trace.budgets)
+    program = _program(_program_reference(trace, path, trusted=trusted), path)
     try:
-        program = getattr(import_module(module), name)
-    except (ImportError, AttributeError):
-        raise TraceUnreadable(
-            f"{path}: its program {module}:{name} cannot be imported: it is not there any more, or its folder is not "
-            "on the path; go to that folder, or name it in PYTHONPATH"
-        ) from None
-    result = replay(program, trace)
-    console.print(result.describe())
+        result = replay(program, trace)
+    except (TraceUnreadable, ExplorerUsageError):
+        raise
+    except Exception as fault:
+        console.print(plain(f"inconclusive: the program could not be run: {type(fault).__name__}: {fault}"))
+        return OPEN
+    console.print(plain(result.describe()))
     return {"reproduced": FAILS, "failed": FAILS, "stale": OPEN}.get(result.outcome, HOLDS)
 
 
@@ -300,8 +361,7 @@ def _replay_on_controller(document: Any, path: str, console: Console) -> int:
     from .errors import Violation
 
     trace = SpecTrace.from_document(document, path)
-    if trace.machine not in DEFAULTS:
-        raise TraceUnreadable(f"{path}: the machine {trace.machine!r} has no controller to be driven on")
+    trace.require_drivable(path)
     try:
         controller = controller_named(DEFAULTS[trace.machine], trace.bounds)
         drive(controller, [(action, index) for action, index, _ in trace.steps], property=trace.property)
@@ -309,15 +369,19 @@ def _replay_on_controller(document: Any, path: str, console: Console) -> int:
         console.print(str(broken))
         return FAILS
     except FeatureMissing as missing:
-        console.print(f"inconclusive: {missing}")
+        console.print(plain(f"inconclusive: {missing}"))
         return OPEN
-    console.print(
-        f"{trace.property} holds on impl after the {counted(len(trace.steps), 'step')} of {'+'.join(trace.variants)}"
-    )
+    except ImportError as fault:
+        if why_missing(fault) is None:
+            raise
+        console.print(f"inconclusive: {why_missing(fault)}")
+        return OPEN
+    variants = "+".join(trace.variants) or trace.machine
+    console.print(plain(f"{trace.property} holds on impl after the {counted(len(trace.steps), 'step')} of {variants}"))
     return HOLDS
 
 
-def _emit(path: str, output: str, console: Console) -> int:
+def _emit(path: str, output: str, trusted: bool, console: Console) -> int:
     document = read_document(path)
     if _is_of_a_machine(document):
         from .conformance import SpecTrace
@@ -328,8 +392,8 @@ def _emit(path: str, output: str, console: Console) -> int:
         from .emitting import emit
 
         trace = Trace.from_json(document, path)
-        text = emit(trace, _program_reference(trace))
-    _write(output, text)
+        text = emit(trace, _program_reference(trace, path, trusted=trusted))
+    write_file(output, text)
     console.print(f"wrote {output}; run it: python -m pytest {output}")
     return HOLDS
 
@@ -337,7 +401,7 @@ def _emit(path: str, output: str, console: Console) -> int:
 def _explain(path: str, output: str, console: Console) -> int:
     from .conformance.pages import explain
 
-    _write(output, explain(read_document(path), path))
+    write_file(output, explain(read_document(path), path))
     console.print(f"wrote {output}; open it in a browser")
     return HOLDS
 
@@ -347,6 +411,7 @@ def _validate(chosen: argparse.Namespace, console: Console) -> int:
     from .validation import validate
     from .validation.in_words import lines_about
 
+    require_writable(chosen.json)
     try:
         files = [_about_how_many_lines(path) for path in chosen.trace]
         expected = None if None in files else sum(filter(None, files))
@@ -357,9 +422,9 @@ def _validate(chosen: argparse.Namespace, console: Console) -> int:
     except RunUnreadable as fault:
         raise WrongUse(str(fault)) from None
     for line in lines_about(result):
-        console.print(line, markup=False)
+        console.print(plain(line))
     if chosen.json:
-        _write(chosen.json, json.dumps(result.document(), indent=2, ensure_ascii=False) + "\n")
+        write_file(chosen.json, json.dumps(result.document(), indent=2) + "\n")
     return EXIT_STATUS[result.verdict]
 
 
@@ -369,14 +434,8 @@ def _about_how_many_lines(path: str) -> int | None:
         with open(path, "rb") as file:
             beginning = file.read(1 << 16)
             size = file.seek(0, 2)
-    except OSError:
-        return None
+    except OSError as fault:
+        # Asked of every file before the first is followed, which may take minutes.
+        raise WrongUse(f"the trace {path} cannot be opened: {fault.strerror or fault}") from None
     lines = beginning.count(b"\n")
     return None if lines == 0 else size * lines // len(beginning)
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise WrongUse(f"cannot write {path}: {error.strerror or error}") from None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Any
 
 from .errors import ExplorerUsageError
 from .in_words import counted
-from .trace import Step, Trace
+from .source_text import literal, python_source, words
+from .trace import Step, Trace, require_known_budgets
 
 _TEMPLATE = '''"""Replays one schedule of {reference}.
 
@@ -61,56 +60,40 @@ def emit(trace: Trace, program_reference: str, *, max_states: int = 20_000) -> s
 
     The text depends on the arguments alone. `max_states` bounds the search with which the test settles a stale trace.
     """
-    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", program_reference):
+    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", program_reference, re.ASCII):
         raise ExplorerUsageError(
             f"{program_reference!r} is no program reference; it has the form package.module:callable"
         )
+    require_known_budgets(trace.budgets)
     failure = trace.failure
-    return _TEMPLATE.format(
-        reference=program_reference,
-        failure=_one_line(str(failure)),
-        reference_text=_literal(program_reference),
-        steps="".join(f"    {_step(step)},\n" for step in trace.steps),
-        program=_literal(dict(trace.program)),
-        kind=_literal(failure.kind),
-        property=_literal(failure.property),
-        message=_literal(failure.message),
-        budgets=_literal(dict(trace.budgets)),
-        max_states=f"{max_states:_}",
-        python=_literal(trace.python),
-        stock=_literal(trace.stock),
-        name=_identifier(program_reference, failure.kind, failure.property),
-        title=_one_line(f"{failure.kind}: {failure.property}, {counted(len(trace.steps), 'step')}."),
+    return python_source(
+        _TEMPLATE,
+        name="_".join(dict.fromkeys((program_reference.rpartition(":")[2], failure.kind, failure.property))).lower(),
+        literals={
+            "reference_text": program_reference,
+            "program": dict(trace.program),
+            "kind": failure.kind,
+            "property": failure.property,
+            "message": failure.message,
+            "budgets": dict(trace.budgets),
+            "max_states": max_states,
+            "python": trace.python,
+            "stock": trace.stock,
+        },
+        texts={
+            "reference": program_reference,
+            "failure": words(str(failure)),
+            "title": words(f"{failure.kind}: {failure.property}, {counted(len(trace.steps), 'step')}."),
+        },
+        lines={"steps": "".join(f"    {_step(step)},\n" for step in trace.steps)},
     )
 
 
 def _step(step: Step) -> str:
     """Write a step as one line, leaving out what has its usual value."""
-    parts = [_literal(step.kind), _literal(step.task), _literal(step.where)]
+    parts = [literal(step.kind), literal(step.task), literal(step.where)]
     if step.what:
-        parts.append(f"what={_literal(step.what)}")
+        parts.append(f"what={literal(step.what)}")
     if step.occurrence != 1:
-        parts.append(f"occurrence={step.occurrence}")
+        parts.append(f"occurrence={literal(step.occurrence)}")
     return f"Step({', '.join(parts)})"
-
-
-def _literal(value: Any) -> str:
-    """Write a JSON value as Python, with double quotes for texts."""
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=True)
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{_literal(str(key))}: {_literal(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_literal(item) for item in value) + "]"
-    return repr(value)
-
-
-def _one_line(text: str) -> str:
-    """Make a text safe inside a docstring: one line, no quotes that end it, no backslashes."""
-    flat = " ".join(text.split()).replace("\\", "/").replace('"', "'")
-    return flat if len(flat) <= 100 else flat[:97] + "..."
-
-
-def _identifier(*parts: str) -> str:
-    text = "_".join(part for part in dict.fromkeys(parts))
-    return re.sub(r"\W+", "_", text.rpartition(":")[2] if ":" in text else text).strip("_").lower()

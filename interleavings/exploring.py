@@ -67,8 +67,18 @@ def explore(
     so any program will do, and what is found is the same. With `ray`, an address or "local", they are actors of a Ray
     cluster (None: one a processor); the program must then have a name that they can import.
     """
-    _check(cancels, crashes, max_states, max_seconds, timers, order, patience)
-    _check_workers(workers, ray, prune, order)
+    check_arguments(
+        cancels=cancels,
+        crashes=crashes,
+        max_states=max_states,
+        max_seconds=max_seconds,
+        timers=timers,
+        order=order,
+        patience=patience,
+        workers=workers,
+        ray=ray,
+        prune=prune,
+    )
     members = identical_from(identical) if identical else None
     rules = Rules(
         cancels=cancels,
@@ -263,16 +273,21 @@ def _check_workers(workers: int | None, ray: str | None, prune: bool, order: str
         raise ExplorerUsageError(f"{shared} with order={order!r}: several processes search breadth first only")
 
 
-def _check(
+def check_arguments(
+    *,
     cancels: int,
     crashes: int,
-    max_states: int | None,
     max_seconds: float | None,
-    timers: str,
-    order: str,
-    patience: int,
+    workers: int | None,
+    ray: str | None,
+    prune: bool,
+    max_states: int | None = None,
+    timers: str = "idle",
+    order: str = "breadth",
+    patience: int = 1,
 ) -> None:
     """Refuse arguments that the explorer cannot work with, before anything runs."""
+    _check_workers(workers, ray, prune, order)
     for name, number in (("cancels", cancels), ("crashes", crashes)):
         if type(number) is not int or number < 0:
             raise ExplorerUsageError(f"{name}={number!r}: it is a number of times, 0 or more")

@@ -48,6 +48,8 @@ class Remembered:
         self._view = view
         self._steps: dict[tuple[Any, str, int | None], Any] = {}
         self._views: dict[Any, View] = {}
+        self._after: dict[Any, frozenset[Any]] = {}
+        self._shown: dict[Any, frozenset[Any]] = {}
 
     def step_named(self, state: Any, name: str, index: int | None) -> Any:
         """The step of that action and index, or None where it is not enabled."""
@@ -55,6 +57,22 @@ class Remembered:
         if key not in self._steps:
             self._steps[key] = self._model.step_named(state, name, index)
         return self._steps[key]
+
+    def states_that_show(self, view: View, states: frozenset[Any], longest: int) -> frozenset[Any]:
+        """The states that show the same as `view`, at most `longest` actions away from some of `states`."""
+        key = (tuple(view.items()), states, longest)
+        if key not in self._shown:
+            reached, edge = set(states), set(states)
+            for _ in range(longest):
+                edge = {after for state in edge for after in self._successors(state)} - reached
+                reached |= edge
+            self._shown[key] = frozenset(state for state in reached if self.view(state) == view)
+        return self._shown[key]
+
+    def _successors(self, state: Any) -> frozenset[Any]:
+        if state not in self._after:
+            self._after[state] = frozenset(step.state for step in self._model.steps(state))
+        return self._after[state]
 
     def view(self, state: Any) -> View:
         """What is compared of a state of the machine."""
@@ -236,6 +254,37 @@ class Follower:
 
     def _steps(self) -> Iterable[Any]:
         return self._model.steps(self.state)
+
+
+class EventlessFollower:
+    """One machine, followed through a run that emits nothing, as a run in production does.
+
+    After each step it keeps every state in which the machine may be: those that show what the implementation shows,
+    at most `longest` actions away from where it may have been. A step that leads to none of them is a violation. So a
+    wrong step is noticed where it shows, later than by a follower that is told what happened, and never earlier.
+    """
+
+    def __init__(self, name: str, model: Remembered, of_implementation: Callable[[], View], longest: int) -> None:
+        self.name = name
+        self.states: frozenset[Any] = frozenset([model.initial])
+        self._model = model
+        self._of_implementation = of_implementation
+        self._longest = longest
+
+    def observe(self) -> Hashable:
+        """Find where the machine may be now; return all of it, in one order."""
+        view, before = self._of_implementation(), self.states
+        self.states = self._model.states_that_show(view, before, self._longest)
+        if not self.states:
+            nearest = self._model.view(next(iter(before)))
+            different = [name for name in view if view[name] != nearest.get(name)]
+            raise Violation(
+                "refinement",
+                f"this step changed {', '.join(different) or 'nothing'}, and no {self._longest} actions of the machine "
+                f"{self.name!r} lead to what the implementation shows now",
+                {f"{name} now": _in_words(view[name]) for name in view},
+            )
+        return tuple(sorted(self.states))
 
 
 def _plain(value: Any) -> Any:

@@ -12,6 +12,7 @@ from html import escape
 from typing import Literal
 
 from .page_style import SCRIPT, STYLE
+from .source_text import visible
 
 Band = Literal["", "asked", "open"]
 #: How a thing stands, for its colour; the words say the same.
@@ -80,12 +81,26 @@ class Page:
 MANY_LANES = 7
 
 
+def escaped(text: object) -> str:
+    """A text as HTML shows it, in an element and in an attribute: the one way into a page.
+
+    What nobody would see is spelled out: a text that turns its direction would forge what stands beside it, and half a
+    character could not be written.
+    """
+    return escape(visible(str(text), kept="\n"))
+
+
+def breakable(name: object) -> str:
+    """A name that may be broken after an underscore and a slash, so that a narrow page need not scroll."""
+    return escaped(name).replace("_", "_<wbr>").replace("/", "/<wbr>")
+
+
 def html_of(page: Page) -> str:
     """The page as text."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(page.title)}</title><style>{STYLE}</style></head>\n<body>"
+        f"<title>{escaped(page.title)}</title><style>{STYLE}</style></head>\n<body>"
         '<a class="skip" href="#broken">To the step that breaks it</a>\n'
         f"{''.join(_header(page))}"
         f"<main>{''.join(_timeline(page))}</main>\n"
@@ -94,17 +109,17 @@ def html_of(page: Page) -> str:
 
 
 def _header(page: Page) -> Iterator[str]:
-    yield f'<header><p class="sub">{escape(page.subtitle)}</p><h1>{escape(page.title)}</h1>\n'
+    yield f'<header><p class="sub">{escaped(page.subtitle)}</p><h1>{escaped(page.title)}</h1>\n'
     yield '<section class="verdict" aria-label="What fails">'
-    yield f"<h2><code>{_breakable(page.broken)}</code> {escape(page.verb)}</h2>"
-    yield f'<p class="sentence">{escape(page.sentence)}</p>'
+    yield f"<h2><code>{breakable(page.broken)}</code> {escaped(page.verb)}</h2>"
+    yield f'<p class="sentence">{escaped(page.sentence)}</p>'
     if page.concerned:
-        yield f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in page.concerned)}</ul>"
+        yield f"<ul>{''.join(f'<li>{escaped(line)}</li>' for line in page.concerned)}</ul>"
     yield "</section>\n"
     for note in page.notes:
-        yield f'<p class="note">{escape(note)}</p>\n'
+        yield f'<p class="note">{escaped(note)}</p>\n'
     if page.facts:
-        facts = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in page.facts)
+        facts = "".join(f"<div><dt>{escaped(k)}</dt><dd>{escaped(v)}</dd></div>" for k, v in page.facts)
         yield f'<dl class="facts">{facts}</dl>\n'
     yield "</header>\n"
 
@@ -113,12 +128,12 @@ def _timeline(page: Page) -> Iterator[str]:
     lanes = page.lane_names()
     letters = {name: _letter(number) for number, name in enumerate(lanes)}
     many = " many" if len(lanes) > MANY_LANES else ""
-    legend = "".join(f"<li><b>{letters[name]}</b> {escape(name)}</li>" for name in lanes)
+    legend = "".join(f"<li><b>{letters[name]}</b> {escaped(name)}</li>" for name in lanes)
     yield f'<ul class="legend" aria-label="Lanes">{legend}</ul>'
     yield f'<div class="run{many}" style="--lanes:{len(lanes)}">'
     yield '<div class="heads" aria-hidden="true"><span class="number"></span><span class="rails">'
     for name in lanes:
-        yield f'<span class="head" title="{escape(name)}"><b>{letters[name]}</b><i>{escape(name)}</i></span>'
+        yield f'<span class="head" title="{escaped(name)}"><b>{letters[name]}</b><i>{escaped(name)}</i></span>'
     yield '</span><span class="keys"><kbd>j</kbd> <kbd>k</kbd> next, previous step · <kbd>e</kbd> end</span></div>'
     yield "\n<ol>"
     if page.start:
@@ -143,19 +158,19 @@ def _step(page: Page, number: int, step: PageStep, before: Band, lanes: Sequence
     if step.holds_cut:
         said = "cut opened and closed in this step"
     mark = f'<span class="mark">{said}</span>' if band and band != before else ""
-    taken = " → ".join(f"<code>{_breakable(name)}</code>" for name in step.actions)
+    taken = " → ".join(f"<code>{breakable(name)}</code>" for name in step.actions)
     actions = f'<p class="actions">{taken}</p>' if taken else ""
     ends = '<span class="mark end">cut closed</span>' if before == "open" and step.band != "open" else ""
-    where = f'<span class="where">{escape(step.where)}</span>' if step.where else ""
-    source = f"<pre>{escape(step.source)}</pre>" if step.source else ""
+    where = f'<span class="where">{escaped(step.where)}</span>' if step.where else ""
+    source = f"<pre>{escaped(step.source)}</pre>" if step.source else ""
     changed = "".join(f"<li>{_arrowed(phrase)}</li>" for phrase in step.changed)
-    meaning = f"<details><summary>meaning</summary><p>{escape(step.meaning)}</p></details>" if step.meaning else ""
-    flag = f'<p class="flag"><code>{_breakable(page.broken)}</code> {escape(page.sentence)}</p>' if last else ""
+    meaning = f"<details><summary>meaning</summary><p>{escaped(step.meaning)}</p></details>" if step.meaning else ""
+    flag = f'<p class="flag"><code>{breakable(page.broken)}</code> {escaped(page.sentence)}</p>' if last else ""
     return (
         f'<li class="{classes}" id="{anchor}" tabindex="0"><span class="number">{number}</span>'
         f"{_rails(lanes, step.lane, band, letters)}"
-        f'<div class="what">{mark}<div class="line"><h3>{_breakable(step.title)} '
-        f'<span class="who">{escape(step.lane)}</span></h3>{meaning}</div>{where}'
+        f'<div class="what">{mark}<div class="line"><h3>{breakable(step.title)} '
+        f'<span class="who">{escaped(step.lane)}</span></h3>{meaning}</div>{where}'
         f"{source}{actions}{f'<ul class=changed>{changed}</ul>' if changed else ''}"
         f"{_standing(step.standing, '')}{_standing(step.image, 'in the image')}{ends}{flag}</div></li>\n"
     )
@@ -169,7 +184,7 @@ def _around(before: Band, after: Band) -> Band:
 
 def _rails(lanes: Sequence[str], acting: str | None, band: Band, letters: dict[str, str]) -> str:
     cells = "".join(
-        f'<span class="rail on" title="{escape(name)}"><b>{letters[name]}</b></span>'
+        f'<span class="rail on" title="{escaped(name)}"><b>{letters[name]}</b></span>'
         if name == acting
         else '<span class="rail"></span>'
         for name in lanes
@@ -181,19 +196,19 @@ def _standing(things: Sequence[Standing], caption: str) -> str:
     if not things:
         return ""
     chips = "".join(
-        f'<li class="{thing.kind}{" concerned" if thing.concerned else ""}"><b>{escape(thing.name)}</b> '
-        f"{escape(thing.words)}</li>"
+        f'<li class="{thing.kind}{" concerned" if thing.concerned else ""}"><b>{escaped(thing.name)}</b> '
+        f"{escaped(thing.words)}</li>"
         for thing in things
     )
-    said = f'<span class="caption">{escape(caption)}</span>' if caption else ""
+    said = f'<span class="caption">{escaped(caption)}</span>' if caption else ""
     return f'<div class="standing{" image" if caption else ""}">{said}<ul>{chips}</ul></div>'
 
 
 def _footer(page: Page) -> Iterator[str]:
     yield "<footer>"
     for name, lines in page.details:
-        items = "".join(f"<li>{escape(line)}</li>" for line in lines)
-        yield f"<section><h2>{escape(name)}</h2><ul>{items}</ul></section>"
+        items = "".join(f"<li>{escaped(line)}</li>" for line in lines)
+        yield f"<section><h2>{escaped(name)}</h2><ul>{items}</ul></section>"
     yield "</footer>\n"
 
 
@@ -206,9 +221,4 @@ def _letter(number: int) -> str:
 def _arrowed(phrase: str) -> str:
     """`ledger[0] RESERVED → ADMITTED`, its variable apart from its values."""
     name, _, values = phrase.partition(" ")
-    return f"<code>{_breakable(name)}</code> {escape(values)}"
-
-
-def _breakable(name: str) -> str:
-    """A name that may be broken after an underscore, so that a narrow page need not scroll."""
-    return escape(name).replace("_", "_<wbr>")
+    return f"<code>{breakable(name)}</code> {escaped(values)}"

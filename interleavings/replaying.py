@@ -23,7 +23,7 @@ from .result import Failure
 from .run import Rules, Run, Target, is_a_fault
 from .setting import Setting, look, paused_collection
 from .subject import Program
-from .trace import Trace
+from .trace import Trace, require_known_budgets
 
 Outcome: TypeAlias = Literal["reproduced", "completed", "stale", "failed"]
 _LONGEST_REST = 10_000
@@ -76,11 +76,12 @@ def replay(
 ) -> ReplayResult:
     """Walk the steps of a trace in a fresh run of the program. Every position is walked, repeated ones too."""
     budgets = trace.budgets
+    require_known_budgets(budgets)
     rules = Rules(
-        cancels=int(budgets.get("cancels", 0)),
-        crashes=int(budgets.get("crashes", 0)),
-        atomic_callbacks=bool(budgets.get("atomic_callbacks", False)),
-        strict=bool(budgets.get("strict", False)),
+        cancels=budgets.get("cancels", 0),
+        crashes=budgets.get("crashes", 0),
+        atomic_callbacks=budgets.get("atomic_callbacks", False),
+        strict=budgets.get("strict", False),
         timers=budgets.get("timers", "idle"),
         identical=identical_from(budgets["identical"]) if budgets.get("identical") else None,
     )

@@ -1,4 +1,4 @@
-"""How a command speaks to a terminal: its parser, its completion, and how far it is.
+"""How a command speaks to a terminal: its parser, its completion, its texts, how far it is, and how it ends.
 
 This very file stands in every package that has commands, for none of them may import another; a test holds the copies
 equal. Colours are rich's matter, which leaves them out where NO_COLOR is set and where nobody watches.
@@ -7,21 +7,47 @@ equal. Colours are rich's matter, which leaves them out where NO_COLOR is set an
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import textwrap
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
+from pathlib import Path
 from typing import Any, NoReturn
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeRemainingColumn
-from rich.table import Column
-from rich.text import Text
+WRONG_USE, NOT_COMPLETE, NOT_ALL_SHOWN = 2, 3, 3
 
-WRONG_USE, NOT_ALL_SHOWN = 2, 3
+try:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeRemainingColumn
+    from rich.table import Column
+    from rich.text import Text
+except ModuleNotFoundError as missing:
+    # Nobody but a command imports this file, and no command speaks without rich.
+    print(f"this command needs {missing.name}, which is not installed: pip install rich", file=sys.stderr)
+    raise SystemExit(NOT_COMPLETE) from None
+
 WIDEST_HELP = 100
+#: Which extra brings a package that only some commands need.
+EXTRAS = {
+    "crosshair": "proofs",
+    "llvmlite": "compiled",
+    "matplotlib": "plots",
+    "numba": "compiled",
+    "numpy": "compiled",
+    "prometheus_client": "prometheus",
+    "ray": "ray",
+    "safetensors": "torch",
+    "shtab": "completion",
+    "torch": "torch",
+    "torchdata": "torchdata",
+    "transfer_queue": "transferqueue",
+    "trio": "trio",
+    "z3": "proofs",
+}
 
 _BASH_DISPATCH = """
 # `python -m MODULE` is completed by the function above that is called after MODULE; loaded ones add up.
@@ -75,7 +101,7 @@ class _PrintCompletion(argparse.Action):
         try:
             import shtab
         except ImportError:
-            parser.error("completion needs shtab, which is not installed; install cleancut[completion]")
+            parser.error("completion needs shtab, which is not installed; pip install 'cleancut[completion]'")
         # A word of its own: zsh's functions compare it, unquoted, with where they are.
         module = parser.prog = parser.prog.rpartition(" ")[2]
         script = shtab.complete(parser, values, root_prefix=f"cleancut_{module}")
@@ -87,8 +113,105 @@ class _PrintCompletion(argparse.Action):
         raise SystemExit(0)
 
 
+def plain(text: str, encoding: str = "utf-8", kept: str = "") -> str:
+    """The text with everything that is not a visible character or a blank spelled out, as `\\x1b` or `\\u202e`.
+
+    What is read from a file, a name among them, may have been written by anybody: what a terminal obeys could clear the
+    screen or forge a verdict, and a name that is no UTF-8 could not be written at all. `kept` stays as it is.
+    """
+    shown = "".join(
+        each if each.isprintable() or each in kept else each.encode("unicode_escape").decode("ascii") for each in text
+    )
+    return shown.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def complain(program: str, message: object) -> None:
+    """One line on standard error."""
+    print(f"{program}: {plain(str(message))}", file=sys.stderr)
+
+
+def why_missing(fault: ImportError) -> str | None:
+    """One line about a package that is not installed and the extra that brings it; None where it is another."""
+    package = (fault.name or "").partition(".")[0]
+    extra = EXTRAS.get(package)
+    return extra and f"this needs {package}, which is not installed: pip install 'cleancut[{extra}]'"
+
+
+def ended(program: str, command: Callable[[], int]) -> int:
+    """The exit status of a command, whatever becomes of it: a fault of ours is never one that it found."""
+    try:
+        return command()
+    except KeyboardInterrupt:
+        complain(program, "interrupted; nothing is concluded")
+    except ImportError as fault:
+        missing = why_missing(fault)
+        if missing is None:
+            traceback.print_exc()
+        complain(program, missing or "this is a fault of the command, or of how it is installed; nothing is concluded")
+    except Exception:
+        traceback.print_exc()
+        complain(program, "this is a fault of the command, and nothing is concluded; please report it")
+    return NOT_COMPLETE
+
+
+class CannotWrite(Exception):
+    """A file that a command was to write cannot be written; the message is one clear line."""
+
+
+def require_writable(file: str | None) -> None:
+    """Refuse a file to be written before the work is done that fills it."""
+    if file is None:
+        return
+    path, folder = Path(file), Path(file).parent
+    if not folder.is_dir():
+        raise CannotWrite(f"cannot write {file}: there is no folder {folder}")
+    if path.is_dir():
+        raise CannotWrite(f"cannot write {file}: Is a directory")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise CannotWrite(f"cannot write {file}: Permission denied")
+
+
+def require_folder(folder: str | Path) -> None:
+    """Refuse a folder to be made or filled before the work is done that fills it."""
+    path = Path(folder)
+    there = next(each for each in (path, *path.absolute().parents) if os.path.lexists(each))
+    if not there.is_dir():
+        raise CannotWrite(f"cannot write to {folder}: {there} is no folder")
+    if not os.access(there, os.W_OK):
+        raise CannotWrite(f"cannot write to {folder}: Permission denied")
+
+
+def write_file(file: str | Path, text: str) -> None:
+    """Write a text file as a whole or not at all; half a character, which a name may hold, is spelled out."""
+    path = Path(file)
+    content = text.encode("utf-8", "backslashreplace")
+    try:
+        if path.exists() and not path.is_file():  # a pipe, or /dev/stdout: there is nothing to be put in its place
+            path.write_bytes(content)
+            return
+        path = path.resolve()
+        beside = path.with_name(f".{path.name[:40]}.{os.getpid()}")
+        try:
+            beside.write_bytes(content)
+            if path.exists():
+                shutil.copymode(path, beside)
+            os.replace(beside, path)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as fault:
+        raise CannotWrite(f"cannot write {file}: {fault.strerror or fault}") from None
+
+
 class Screen(Console):
-    """Where a command writes. Whoever reads from a pipe may stop (`| head`): that is no violation, and no pass."""
+    """Where a command writes. Whoever reads from a pipe may stop (`| head`): that is no violation, and no pass.
+
+    A text is shown as it is: nothing in it is markup, and nothing but a line break is obeyed.
+    """
+
+    def render_str(self, text: str, **settings: Any) -> Text:
+        """Make a text renderable: one given to `print`, and one in a table."""
+        settings.update(markup=False, emoji=False)
+        return super().render_str(plain(text, self.encoding, kept="\n"), **settings)
 
     def on_broken_pipe(self) -> None:
         try:
@@ -114,7 +237,7 @@ class Parser(argparse.ArgumentParser):
             )
 
     def error(self, message: str) -> NoReturn:
-        print(f"{self.prog}: {message} (try --help)", file=sys.stderr)
+        complain(self.prog, f"{message} (try --help)")
         raise SystemExit(WRONG_USE)
 
 

@@ -11,31 +11,70 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-from .errors import TraceUnreadable
+from .errors import ExplorerUsageError, TraceUnreadable
+from .identical import identical_from
 from .result import Failure, Stock
 
 FORMAT = "cleancut-interleaving-trace"
 VERSION = 1
+LONGEST_FILE = 256 << 20
+DEEPEST = 50
 KINDS = ("task-step", "callback", "timer", "cancel", "job", "crash")
 
 
 def read_document(path: str | os.PathLike[str]) -> Any:
     """The JSON of a trace file of any format. Raises `TraceUnreadable` in one line that says what is wrong with it."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with open(path, "rb") as file:
+            content = file.read(LONGEST_FILE + 1)
     except OSError as error:
         raise TraceUnreadable(f"{path}: cannot be read: {error.strerror or error}") from None
+    if len(content) > LONGEST_FILE:
+        raise TraceUnreadable(f"{path}: is not a trace: it is longer than {LONGEST_FILE >> 20} MiB")
+    try:
+        text = content.decode("utf-8")
     except UnicodeDecodeError:
         raise TraceUnreadable(f"{path}: is not a trace: it is no UTF-8 text") from None
     try:
-        return json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+        document = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        # A number of thousands of digits is a ValueError of its own.
         raise TraceUnreadable(f"{path}: is not a trace: it is no JSON ({error})") from None
+    if _is_deep(document):
+        raise TraceUnreadable(f"{path}: is not a trace: its values are nested more than {DEEPEST} deep")
+    return document
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:20]} is too large a number")
+    return number
+
+
+def _is_deep(document: Any) -> bool:
+    """Whether whoever walks the document by calls of itself would not come to its end."""
+    level = [document]
+    for _ in range(DEEPEST):
+        inner: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                inner += value.values()
+            elif isinstance(value, list):
+                inner += value
+        level = [value for value in inner if isinstance(value, (dict, list))]
+        if not level:
+            return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +131,8 @@ class Trace:
             lines.extend(f"        {did}" for did in step.did)
         lines.append(f"      {self.failure}")
         lines.extend(_detail_lines(self.failure.details))
+        # A second line of a text stands behind the first: it is no line of ours.
+        lines = [line.replace("\n", "\n" + " " * 10) for line in lines]
         lines.append(f"      stock asyncio can do this: {self.stock}")
         return "\n".join(lines)
 
@@ -146,26 +187,81 @@ class Trace:
 
     @classmethod
     def _read(cls, document: Mapping[str, Any]) -> Trace:
-        failure = document["failure"]
+        failure = _mapping(document["failure"])
         stock = document.get("stock", "unknown")
-        if stock not in get_args(Stock):
+        known = [label for label in get_args(Stock) if label == stock]
+        if not known:
             raise ValueError(f"stock is {stock!r}")
         return cls(
-            program=dict(document["program"]),
+            program=dict(_mapping(document["program"])),
             steps=tuple(_read_step(step) for step in _sequence(document["steps"])),
             failure=Failure(
                 _text(failure["kind"]),
                 _text(failure["property"]),
                 _text(failure["message"]),
-                dict(failure.get("details", {})),
+                dict(_mapping(failure.get("details", {}))),
             ),
-            budgets=dict(document.get("budgets", {})),
+            budgets=_read_budgets(_mapping(document.get("budgets", {}))),
             python=_text(document.get("python", "")),
-            stock=stock,
+            stock=known[0],
         )
 
 
-def _read_step(step: Mapping[str, Any]) -> Step:
+def _is_number(value: object) -> bool:
+    return type(value) is int and 0 <= value <= MOST_FAULTS
+
+
+def _is_truth(value: object) -> bool:
+    return type(value) is bool
+
+
+def _are_groups(value: object) -> bool:
+    if not isinstance(value, (list, tuple)):
+        return False
+    groups = [value] if all(isinstance(part, str) for part in value) else value
+    return all(isinstance(group, (list, tuple)) and all(isinstance(name, str) for name in group) for group in groups)
+
+
+#: What a replay may have to allow, and whether a value is one of it.
+BUDGETS: Mapping[str, Callable[[object], bool]] = {
+    "cancels": _is_number,
+    "crashes": _is_number,
+    "atomic_callbacks": _is_truth,
+    "timers": lambda value: value in ("idle", "anytime"),
+    "strict": _is_truth,
+    "identical": _are_groups,
+}
+MOST_FAULTS = 1_000_000
+
+
+def _read_budgets(budgets: Mapping[str, Any]) -> dict[str, Any]:
+    for name, value in budgets.items():
+        if name in BUDGETS and not BUDGETS[name](value):
+            raise ValueError(f"the budget {name} is {value!r}")
+    return dict(budgets)
+
+
+def require_known_budgets(budgets: Mapping[str, Any]) -> None:
+    """Refuse to walk a trace under rules that this explorer has not, or that cannot be meant."""
+    for name in budgets:
+        if name not in BUDGETS:
+            raise ExplorerUsageError(
+                f"the trace needs {name!r}, which this explorer does not know; it knows {', '.join(BUDGETS)}. Replay "
+                "it with the explorer that wrote it"
+            )
+    _read_budgets(budgets)
+    if budgets.get("identical"):
+        identical_from(budgets["identical"])
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"expected an object, found {value!r}")
+    return value
+
+
+def _read_step(value: object) -> Step:
+    step = _mapping(value)
     kind = _text(step["kind"])
     if kind not in KINDS:
         raise ValueError(f"unknown kind of step {kind!r}")

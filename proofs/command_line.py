@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE
@@ -25,7 +23,7 @@ from .checks import (
 )
 from .discharging import Outcome, Proved, Refuted
 from .inductions import ARGUMENTS
-from .terminal import Parser, Screen, complete_files, how_far
+from .terminal import CannotWrite, Parser, Screen, complain, complete_files, how_far, require_writable, write_file
 
 PROVED, REFUTED, WRONG_USE, NOT_COMPLETE = 0, 1, 2, 3
 EXAMPLES = """examples:
@@ -114,8 +112,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return run(chosen)
     except KeyboardInterrupt:
-        print("proofs: interrupted; nothing is concluded", file=sys.stderr)
+        complain("proofs", "interrupted; nothing is concluded")
         return NOT_COMPLETE
+    except CannotWrite as fault:
+        complain("python -m proofs", fault)
+        return WRONG_USE
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -125,6 +126,7 @@ def run(chosen: argparse.Namespace) -> int:
     from .contracts import CONTRACTS
     from .wrong_versions import WRONG_VERSIONS
 
+    require_writable(chosen.json)
     console = Screen(highlight=False)
     started = time.perf_counter()
     bounded: list[BoundedOutcome] = []
@@ -140,14 +142,10 @@ def run(chosen: argparse.Namespace) -> int:
     outcomes = [outcome for found in by_argument for outcome in found]
     result = document(outcomes, bounded, time.perf_counter() - started)
     show(console, outcomes, bounded)
-    try:
-        if chosen.json:
-            Path(chosen.json).write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-        if chosen.readme:
-            report.README.write_text(report.text(by_argument, bounded, SECONDS), encoding="utf-8")
-    except OSError as fault:
-        print(f"python -m proofs: cannot write {fault.filename}: {fault.strerror}", file=sys.stderr)
-        return WRONG_USE
+    if chosen.json:
+        write_file(chosen.json, json.dumps(result, indent=2) + "\n")
+    if chosen.readme:
+        write_file(report.README, report.text(by_argument, bounded, SECONDS))
     proved = sum(word(outcome) == "holds" for outcome in outcomes)
     apart = f", {sum(o.verdict == 'bounded' for o in bounded)} of {len(bounded)} bounded checks as they should be"
     said = f"{proved} of {len(outcomes)} proved{apart if bounded else ''}"

@@ -157,7 +157,10 @@ KINDS: Sequence[Any] = ("full", "rollout", "trainer")
 
 
 def retention_spares_what_is_needed(kinds: Sequence[int], keep: int) -> None:
-    """The newest full saves stay, and the anchor of every snapshot that does; the oldest goes first, and none twice."""
+    """The newest full saves stay, and the anchor of every snapshot that does; of a kind the oldest goes first.
+
+    A snapshot goes before the full saves, of which one may be its anchor, and none goes twice.
+    """
     assert len(kinds) <= MOVES
     assert all(0 <= kind < len(KINDS) for kind in kinds)
     assert 1 <= keep <= 2
@@ -171,7 +174,9 @@ def retention_spares_what_is_needed(kinds: Sequence[int], keep: int) -> None:
         newest_full = name if kind == "full" else newest_full
     removed = removable(known, keep)
     assert len(set(removed)) == len(removed)
-    assert [entry.name for entry in known if entry.name in removed] == list(removed)
+    gone = [entry for entry in known if entry.name in removed]
+    snapshots_first = [e for e in gone if e.anchor is not None] + [e for e in gone if e.anchor is None]
+    assert [entry.name for entry in snapshots_first] == list(removed)
     assert newest_full not in removed
     kept = [entry for entry in known if entry.name not in removed]
     for entry in kept:

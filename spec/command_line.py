@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,18 @@ from .engines import Options, memory_in_bytes, workers_in
 from .machine import Machine
 from .mutation import command as mutation_command
 from .symmetry import NotSymmetric
-from .terminal import HowFar, Parser, Screen, complete_files, how_far
+from .terminal import (
+    CannotWrite,
+    HowFar,
+    Parser,
+    Screen,
+    complain,
+    complete_files,
+    how_far,
+    require_folder,
+    require_writable,
+    write_file,
+)
 
 HOLDS, VIOLATION, WRONG_USE, NOT_COMPLETE = 0, 1, 2, 3
 EXIT_STATUS = {"holds": HOLDS, "fails": VIOLATION, "bounded": NOT_COMPLETE, "inconclusive": NOT_COMPLETE}
@@ -89,12 +99,8 @@ def _add_outputs(command: argparse.ArgumentParser) -> None:
 
 
 def _write_json(path: str | None, document: Any) -> None:
-    if path is None:
-        return
-    try:
-        Path(path).write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    except OSError as fault:
-        raise UnknownName(f"cannot write {path}: {fault.strerror}") from None
+    if path is not None:
+        write_file(path, json.dumps(document, indent=2) + "\n")
 
 
 def _combined(results: list[MachineResult]) -> dict[str, Any]:
@@ -198,6 +204,8 @@ def _check(arguments: argparse.Namespace, console: Console) -> int:
         raise UnknownName(f"the scope {arguments.scope!r} belongs to one machine; name it with --machine")
     else:
         machines = list(MACHINES.values())
+    require_writable(arguments.json)
+    require_folder(arguments.output)
     results: list[MachineResult] = []
     memory_limit = memory_in_bytes(arguments.memory) if arguments.memory else None
     workers = workers_in(arguments.workers) if arguments.workers else None
@@ -247,6 +255,8 @@ def _variant_row(result: VariantResult) -> tuple[str, ...]:
 
 
 def _variants(arguments: argparse.Namespace, console: Console) -> int:
+    require_writable(arguments.json)
+    require_folder(arguments.output)
     with how_far(console, "searching variants …", "variants") as shown:
         results = check_all_variants(
             Path(arguments.output),
@@ -277,9 +287,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if chosen.command == "mutate":
             return mutation_command.run(chosen, console)
         return export_command.run(chosen)
-    except (UnknownName, NotSymmetric) as fault:
-        print(f"python -m spec: {fault}", file=sys.stderr)
+    except (UnknownName, NotSymmetric, CannotWrite) as fault:
+        complain("python -m spec", fault)
         return WRONG_USE
     except KeyboardInterrupt:
-        print("python -m spec: interrupted before a result", file=sys.stderr)
+        complain("python -m spec", "interrupted before a result")
         return NOT_COMPLETE

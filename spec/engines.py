@@ -156,19 +156,23 @@ def search(
         )
     # Imported here: numba takes its time, and not everybody has it.
     from .compiled import engine
+    from .compiled.level_files import SearchDamaged
 
-    return engine.search(
-        machine,
-        scope,
-        variants,
-        properties=properties,
-        memory_limit=options.memory_limit,
-        resume=options.resume,
-        workers=options.workers,
-        together=together,
-        symmetry=options.symmetry,
-        on_progress=on_progress,
-    )
+    try:
+        return engine.search(
+            machine,
+            scope,
+            variants,
+            properties=properties,
+            memory_limit=options.memory_limit,
+            resume=options.resume,
+            workers=options.workers,
+            together=together,
+            symmetry=options.symmetry,
+            on_progress=on_progress,
+        )
+    except SearchDamaged as fault:
+        raise UnknownName(str(fault)) from None
 
 
 def _searched_on_arrays(

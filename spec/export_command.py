@@ -10,6 +10,7 @@ from .catalogue import MACHINES, UnknownName, machine_named, scopes_named, varia
 from .machine import Machine, ModelFault
 from .promela import export_promela
 from .scopes import Scope
+from .terminal import write_file
 from .tla import export_tla
 
 
@@ -53,10 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stdout.write(text)
         return 0
     for path, content in {output: text, **beside}.items():
-        try:
-            path.write_text(content, encoding="utf-8")
-        except OSError as fault:
-            raise UnknownName(f"cannot write {path}: {fault.strerror}") from None
+        write_file(path, content)
     return 0
 
 

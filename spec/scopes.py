@@ -208,6 +208,9 @@ SMALL: dict[str, dict[str, tuple[Scope, Pinned]]] = {
         "two_writers": (StoreScope(attempts=2, crashes=0, writers=2, lost_locks=1), Pinned(8189, 31738, 26)),
         "two_writers_crash": (StoreScope(attempts=2, crashes=1, writers=2), Pinned(2404, 5753, 26)),
         "rewind": (StoreScope(attempts=3, crashes=1, rewinds=1), Pinned(3610, 8707, 37)),
+        "takeover": (StoreScope(attempts=2, crashes=0, writers=2, lost_locks=1, takeover=1), Pinned(1221, 2058, 27)),
+        "copied_in": (StoreScope(attempts=2, crashes=0, copies=1), Pinned(359, 997, 24)),
+        "second_life": (StoreScope(attempts=2, crashes=0, lives=1), Pinned(114, 225, 25)),
     },
 }
 
@@ -277,6 +280,11 @@ MEDIUM: dict[str, dict[str, tuple[Scope, Pinned]]] = {
     "store": {
         "lost_lock": (StoreScope(attempts=3, crashes=1, writers=2, lost_locks=1), Pinned(420073, 1604005, 39)),
         "rewind": (StoreScope(attempts=3, crashes=2, writers=2, errors=1, rewinds=1), Pinned(766719, 2872763, 39)),
+        "takeover": (
+            StoreScope(attempts=3, crashes=1, writers=2, lost_locks=1, takeover=1),
+            Pinned(389488, 1475557, 41),
+        ),
+        "strangers": (StoreScope(attempts=4, crashes=0, errors=1, copies=1, lives=1), Pinned(206516, 969931, 47)),
     },
 }
 
@@ -345,6 +353,10 @@ LARGE: dict[str, dict[str, tuple[Scope, Pinned]]] = {
         "every_trouble": (
             StoreScope(attempts=3, crashes=1, writers=2, lost_locks=1, errors=1, rewinds=1),
             Pinned(4624480, 24266042, 41),
+        ),
+        "takeover": (
+            StoreScope(attempts=3, crashes=1, writers=2, lost_locks=1, errors=1, takeover=1),
+            Pinned(5123747, 27331679, 41),
         ),
     },
 }

@@ -56,6 +56,12 @@ class StoreScope:
     """How often an fsync may fail."""
     rewinds: int = 0
     """How often the run may be restored from an older checkpoint than the newest, and save the same step again."""
+    takeover: int = 0
+    """1: a writer reads from the directory which number comes next, after it has put earlier attempts away."""
+    copies: int = 0
+    """1: somebody may copy a directory in under the number of a save that is to come."""
+    lives: int = 0
+    """How often a run may be begun anew, restoring nothing, beside the checkpoints that are there."""
 
 
 def highest_number(scope: StoreScope) -> int:
@@ -87,6 +93,19 @@ store.variable("stage", IDLE, POINTED, "how far each writer's attempt is", over=
 store.variable("run_step", 0, lambda scope: scope.attempts, "the train step of each writer's run", over="all_writers")
 store.variable("fence", 0, highest_number, "own", over="all_writers")
 store.variable("stood_down", 0, 1, "1: it found a higher fencing number and writes no more", over="all_writers")
+store.variable(
+    "number", 0, lambda scope: scope.takeover * scope.attempts, "the number in the name", over="attempts_made"
+)
+store.variable("read", 0, lambda scope: scope.takeover, "1: it has read the catalogue", over="all_writers")
+store.variable(
+    "seen", 0, lambda scope: scope.takeover * scope.attempts, "the highest number it knows", over="all_writers"
+)
+store.variable("life_of", 0, lambda scope: scope.lives, "the run that made each attempt", over="attempts_made")
+store.variable("life", 0, lambda scope: scope.lives, "the run that goes on; it has restored nothing of an earlier one")
+store.variable(
+    "stranger", 0, lambda scope: scope.copies * scope.attempts, "the attempt whose name is somebody's, and 1; 0: none"
+)
+store.variable("stranger_gone", 0, lambda scope: scope.copies, "1: what somebody has put there was removed")
 store.variable("highest_fence", 0, highest_number, "on disk")
 store.variable("holder", NOBODY, lambda scope: scope.writers - 1, "who holds the lock", initial=NOBODY)
 store.variable("crashes_left", 0, lambda scope: scope.crashes, "crashes", initial=lambda scope: scope.crashes)
@@ -142,14 +161,80 @@ def may_write(s: Value, w: Value) -> Value:
 def begin(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
     """Writer `w` makes a staging directory for the next attempt, under a name that no attempt had before."""
     k = s.next_attempt
-    return may_write(s, w) & (s.stage[w] == IDLE) & (k < s.attempts), {
+    knows = (s.read[w] == 1) | (s.takeover == 0)
+    return may_write(s, w) & (s.stage[w] == IDLE) & (k < s.attempts) & knows, {
         "stage": put(s.stage, w, BEGUN),
         "attempt": put(s.attempt, w, k),
         "next_attempt": k + 1,
         "place": each(s.attempts_made, lambda j: where(j == k, STAGING, s.place[j])),
         "step_of": each(s.attempts_made, lambda j: where(j == k, s.run_step[w] + 1, s.step_of[j])),
         "begun_under": each(s.attempts_made, lambda j: where(j == k, s.highest_fence, s.begun_under[j])),
+        "life_of": each(s.attempts_made, lambda j: where(j == k, s.life, s.life_of[j])),
+        "number": each(s.attempts_made, lambda j: where((j == k) & (s.takeover == 1), s.seen[w] + 1, s.number[j])),
+        "seen": put(s.seen, w, where(s.takeover == 1, s.seen[w] + 1, 0)),
     }
+
+
+def earlier_attempt(s: Value, k: Value) -> Value:
+    """Attempt `k` was begun before the last claim, and is not published."""
+    return (s.place[k] == STAGING) & (s.begun_under[k] < s.highest_fence)
+
+
+@store.system(who="writer", each="attempts_made", when=lambda scope: scope.takeover)
+def put_away(s: Value, k: Value) -> tuple[Value, dict[str, Value]]:
+    """The last to claim renames an earlier attempt, whose writer may still work on it and can publish it no more."""
+    opening = any_of(s.all_writers, lambda w: (s.fence[w] == s.highest_fence) & may_write(s, w) & (s.read[w] == 0))
+    return opening & earlier_attempt(s, k), {"place": put(s.place, k, REMOVED)}
+
+
+@store.system(who="writer", each="all_writers", when=lambda scope: scope.takeover)
+def read_catalogue(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
+    """After its claim, and after earlier attempts are out of the way, writer `w` reads which numbers are taken."""
+    ready = not_(any_of(s.attempts_made, lambda k: earlier_attempt(s, k)))
+    return may_write(s, w) & (s.read[w] == 0) & ready, {
+        "read": put(s.read, w, 1),
+        "seen": put(s.seen, w, highest_number_there(s)),
+    }
+
+
+def highest_number_there(s: Value) -> Value:
+    """The highest number under a final name; 0 where there is none."""
+
+    def highest(k: Value) -> Value:
+        above = any_of(
+            s.attempts_made,
+            lambda j: (
+                (s.place[j] == PUBLISHED) & ((s.number[j] > s.number[k]) | ((s.number[j] == s.number[k]) & (j > k)))
+            ),
+        )
+        return (s.place[k] == PUBLISHED) & not_(above)
+
+    return total(s.attempts_made, lambda k: where(highest(k), s.number[k], 0))
+
+
+def has_staging(s: Value, w: Value) -> Value:
+    """The directory of writer `w`'s attempt is where it made it."""
+    return any_of(s.attempts_made, lambda k: (k == s.attempt[w]) & (s.place[k] == STAGING))
+
+
+@store.system(who="writer", each="all_writers", when=lambda scope: scope.takeover)
+def find_it_gone(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
+    """The staging directory was put away by a writer that has taken over: writer `w` writes no more."""
+    return (s.stage[w] == FENCE_CHECKED) & not_(has_staging(s, w)), {
+        **ends(s, w),
+        "stood_down": put(s.stood_down, w, 1),
+    }
+
+
+@store.system(who="writer", each="all_writers", when=lambda scope: scope.copies)
+def refuse_taken(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
+    """The name is somebody's: the save fails, and leaves it alone."""
+    return (s.stage[w] == FENCE_CHECKED) & name_is_taken(s, w), ends(s, w)
+
+
+def name_is_taken(s: Value, w: Value) -> Value:
+    """Somebody has put a directory under the name of writer `w`'s attempt."""
+    return (s.stranger > 0) & (s.stranger == s.attempt[w] + 1)
 
 
 @store.system(who="writer", each="all_writers")
@@ -218,7 +303,7 @@ def stand_down(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
 @store.system(who="writer", each="all_writers")
 def rename(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
     """One rename gives the directory its final name. Here the checkpoint becomes visible, whole or not at all."""
-    return s.stage[w] == FENCE_CHECKED, {
+    return (s.stage[w] == FENCE_CHECKED) & has_staging(s, w) & not_(name_is_taken(s, w)), {
         "stage": put(s.stage, w, RENAMED),
         "place": at_own(s, w, s.place, PUBLISHED),
     }
@@ -242,8 +327,8 @@ def point_latest(s: Value, w: Value) -> tuple[Value, dict[str, Value]]:
 
 
 def superseded(s: Value, w: Value, k: Value) -> Value:
-    """Attempt `k` is an older checkpoint that writer `w`'s, durable by now, replaces."""
-    return (s.place[k] == PUBLISHED) & (k < s.attempt[w])
+    """Attempt `k` is an older checkpoint of the same run that writer `w`'s, durable by now, replaces."""
+    return (s.place[k] == PUBLISHED) & (k < s.attempt[w]) & (s.life_of[k] == s.life)
 
 
 @store.system(who="writer", each="all_writers")
@@ -265,30 +350,35 @@ def clean_leftover(s: Value, k: Value) -> tuple[Value, dict[str, Value]]:
 # ---------------------------------------------------------------------------------------------- Environment
 
 
+def may_matter(scope: StoreScope) -> bool:
+    """Where nothing can be lost, writing back early shows to nobody; the scope of a takeover is the smaller for it."""
+    return scope.crashes > 0 or scope.takeover == 0
+
+
 def in_cache(vector: Value, k: Value) -> Value:
     """A content that is not durable yet."""
     return vector[k] == CACHED
 
 
-@store.environment(each="attempts_made")
+@store.environment(each="attempts_made", when=may_matter)
 def write_back_data(s: Value, k: Value) -> tuple[Value, dict[str, Value]]:
     """The operating system writes the payload back by itself."""
     return in_cache(s.data, k), {"data": put(s.data, k, DURABLE)}
 
 
-@store.environment(each="attempts_made")
+@store.environment(each="attempts_made", when=may_matter)
 def write_back_manifest(s: Value, k: Value) -> tuple[Value, dict[str, Value]]:
     """The operating system writes the manifest back by itself."""
     return in_cache(s.manifest, k), {"manifest": put(s.manifest, k, DURABLE)}
 
 
-@store.environment(each="attempts_made")
+@store.environment(each="attempts_made", when=may_matter)
 def write_back_names(s: Value, k: Value) -> tuple[Value, dict[str, Value]]:
     """The operating system writes the directory back by itself."""
     return in_cache(s.names, k), {"names": put(s.names, k, DURABLE)}
 
 
-@store.environment(each="attempts_made")
+@store.environment(each="attempts_made", when=may_matter)
 def write_back_place(s: Value, k: Value) -> tuple[Value, dict[str, Value]]:
     """The operating system writes the parent's entry for this directory back by itself."""
     return s.place_on_disk[k] != s.place[k], {"place_on_disk": put(s.place_on_disk, k, s.place[k])}
@@ -314,6 +404,8 @@ def crash(s: Value) -> tuple[Value, dict[str, Value]]:
         "fence": each(s.all_writers, lambda w: 0),
         "stood_down": each(s.all_writers, lambda w: 0),
         "run_step": each(s.all_writers, lambda w: step_after_crash(s)),
+        "read": each(s.all_writers, lambda w: 0),
+        "seen": each(s.all_writers, lambda w: 0),
         "holder": NOBODY,
         "latest": NOBODY,
         "crashes_left": s.crashes_left - 1,
@@ -356,3 +448,18 @@ def rewind(s: Value, k: Value) -> tuple[Value, dict[str, Value]]:
         "run_step": each(s.all_writers, lambda w: s.step_of[k]),
         "rewinds_left": s.rewinds_left - 1,
     }
+
+
+@store.environment(each="attempts_made", when=lambda scope: scope.copies)
+def copy_in(s: Value, k: Value) -> tuple[Value, dict[str, Value]]:
+    """Somebody copies a directory in under the number of a save that is to come, or is being written."""
+    coming = (k >= s.next_attempt) | (s.place[k] == STAGING)
+    return (s.stranger == 0) & coming, {"stranger": k + 1}
+
+
+@store.environment(when=lambda scope: scope.lives)
+def begin_anew(s: Value) -> tuple[Value, dict[str, Value]]:
+    """The next life restores nothing: it begins at the first step, beside the checkpoints of the run before."""
+    there = any_of(s.attempts_made, lambda k: s.acknowledged[k] == 1)
+    idle = all_of(s.all_writers, lambda w: s.stage[w] == IDLE)
+    return there & idle & (s.life < s.lives), {"life": s.life + 1, "run_step": each(s.all_writers, lambda w: 0)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .expression import Value, all_of, any_of, count, implies, total
+from .expression import Value, all_of, any_of, count, implies, not_, total
 from .machine import Progress
 from .store import (
     CONTENT_SAYS,
@@ -11,7 +11,9 @@ from .store import (
     PLACE_SAYS,
     PUBLISHED,
     REMOVED,
+    RENAMED,
     STAGE_SAYS,
+    has_staging,
     store,
     survives_published,
     whole_on_disk,
@@ -59,6 +61,56 @@ def one_writer_publishes(s: Value, w: Value) -> Value:
     return implies(s.stage[w] == FENCE_CHECKED, own)
 
 
+@store.always(
+    each="attempts_made",
+    witness=lambda s: (count(s.attempts_made, lambda k: s.acknowledged[k] == 1) > 1) & (s.takeover == 1),
+)
+def one_number_one_save(s: Value, k: Value) -> Value:
+    """No two saves that succeeded carry one number, whoever made them."""
+
+    def rival(j: Value) -> Value:
+        return (j != k) & (s.acknowledged[j] == 1) & (s.number[j] == s.number[k])
+
+    return implies((s.acknowledged[k] == 1) & (s.takeover == 1), not_(any_of(s.attempts_made, rival)))
+
+
+def unpublished(s: Value, w: Value) -> Value:
+    """Writer `w` builds a checkpoint that has no final name yet."""
+    return (s.stage[w] != IDLE) & (s.stage[w] < RENAMED)
+
+
+@store.always(
+    each="all_writers",
+    witness=lambda s: (
+        any_of(s.all_writers, lambda w: (s.fence[w] > 0) & (s.fence[w] < s.highest_fence))
+        & any_of(s.all_writers, lambda w: (s.fence[w] == s.highest_fence) & unpublished(s, w))
+    ),
+)
+def live_attempt_is_kept(s: Value, w: Value) -> Value:
+    """Nobody removes what the last writer that claimed is writing."""
+    return implies((s.fence[w] > 0) & (s.fence[w] == s.highest_fence) & unpublished(s, w), has_staging(s, w))
+
+
+@store.always(witness=lambda s: s.stranger > 0)
+def nothing_foreign_goes(s: Value) -> Value:
+    """What no writer has made is removed by none."""
+    return s.stranger_gone == 0
+
+
+@store.always(
+    each="attempts_made",
+    witness=lambda s: any_of(s.attempts_made, lambda k: (s.acknowledged[k] == 1) & (s.life_of[k] < s.life)),
+)
+def other_runs_stay(s: Value, k: Value) -> Value:
+    """A run that restored nothing removes nothing of the run before: the newest save of that is there."""
+
+    def newer_of_its_run(j: Value) -> Value:
+        return (j > k) & (s.life_of[j] == s.life_of[k]) & (s.place[j] == PUBLISHED)
+
+    of_before = (s.acknowledged[k] == 1) & (s.life_of[k] < s.life)
+    return implies(of_before, (s.place[k] == PUBLISHED) | any_of(s.attempts_made, newer_of_its_run))
+
+
 def finished(s: Value) -> Value:
     """Every attempt was made and no writer works."""
     return (s.next_attempt == s.attempts) & all_of(s.all_writers, lambda w: s.stage[w] == IDLE)
@@ -69,7 +121,13 @@ def rank(s: Value) -> Value:
     under_way = count(s.all_writers, lambda w: s.stage[w] != IDLE)
     removed = count(s.attempts_made, lambda k: s.place[k] == REMOVED)
     stages = total(s.all_writers, lambda w: s.stage[w])
-    return 30 * (s.next_attempt - under_way) + 2 * stages + 2 * removed + s.highest_fence
+    return (
+        30 * (s.next_attempt - under_way)
+        + 2 * stages
+        + 2 * removed
+        + s.highest_fence
+        + count(s.all_writers, lambda w: s.read[w] == 1)
+    )
 
 
 store.progress = Progress(

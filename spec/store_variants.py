@@ -5,6 +5,7 @@ from __future__ import annotations
 from .expression import Value, each, put, where
 from .machine import Machine
 from .store import (
+    ABSENT,
     DATA_SYNCED,
     DATA_WRITTEN,
     DIRECTORY_SYNCED,
@@ -14,6 +15,7 @@ from .store import (
     PUBLISHED,
     REMOVED,
     RENAMED,
+    STAGING,
     at_own,
     begin,
     store,
@@ -130,3 +132,82 @@ def no_fencing(machine: Machine) -> None:
 def nobody_stands_down(machine: Machine) -> None:
     """A writer that finds a higher fencing number waits for its turn to come back: it never does."""
     machine.remove("stand_down")
+
+
+@store.variant(breaks="one_number_one_save", scope="takeover", length=23)
+def claim_after_catalogue(machine: Machine) -> None:
+    """The catalogue is read before the lock is claimed: what another writer publishes in between is not seen."""
+
+    def read_catalogue(s: Value, w: Value) -> Effects:
+        """Before the claim."""
+        _, effects = machine_read(s, w)
+        return (s.fence[w] == 0) & (s.read[w] == 0), effects
+
+    machine_read = machine.actions["read_catalogue"].function
+    acquired = machine.actions["acquire"].function
+
+    def acquire(s: Value, w: Value) -> Effects:
+        """With the catalogue in hand."""
+        guard, effects = acquired(s, w)
+        return guard & (s.read[w] == 1), effects
+
+    machine.replace("read_catalogue", read_catalogue)
+    machine.replace("acquire", acquire)
+
+
+@store.variant(breaks="published_is_whole", scope="takeover", length=14)
+def removed_in_place(machine: Machine) -> None:
+    """An earlier attempt is removed file by file under its own name: its writer publishes what is left of it."""
+    renamed = machine.actions["put_away"].function
+
+    def put_away(s: Value, k: Value) -> Effects:
+        """The first file goes."""
+        guard, _ = renamed(s, k)
+        return guard & (s.data[k] != ABSENT), {"data": put(s.data, k, ABSENT)}
+
+    machine.replace("put_away", put_away)
+
+
+@store.variant(breaks="live_attempt_is_kept", scope="two_writers", length=11)
+def overtaken_cleans_up(machine: Machine) -> None:
+    """A writer that finds itself overtaken removes every attempt that it sees, the live one's too."""
+    stood_down = machine.actions["stand_down"].function
+
+    def stand_down(s: Value, w: Value) -> Effects:
+        """Whatever is in staging goes."""
+        guard, effects = stood_down(s, w)
+        place = each(s.attempts_made, lambda k: where(s.place[k] == STAGING, REMOVED, s.place[k]))
+        return guard, {**effects, "place": place}
+
+    machine.replace("stand_down", stand_down)
+
+
+@store.variant(breaks="nothing_foreign_goes", scope="copied_in", length=21)
+def abandoned_by_name(machine: Machine) -> None:
+    """A save that failed at a name that was taken remembers the name, and the next retention removes what has it."""
+    retired = machine.actions["retire"].function
+
+    def retire(s: Value, w: Value) -> Effects:
+        """The stranger's as well."""
+        guard, effects = retired(s, w)
+        below = (s.stranger > 0) & (s.stranger <= s.attempt[w])
+        return guard, {**effects, "stranger_gone": where(below, 1, s.stranger_gone)}
+
+    machine.replace("retire", retire)
+
+
+@store.variant(breaks="other_runs_stay", scope="second_life", length=24)
+def prunes_every_run(machine: Machine) -> None:
+    """Retention counts every checkpoint of the directory, whoever has made it."""
+    retired = machine.actions["retire"].function
+
+    def retire(s: Value, w: Value) -> Effects:
+        """All that is older."""
+        guard, effects = retired(s, w)
+
+        def older(k: Value) -> Value:
+            return (s.place[k] == PUBLISHED) & (k < s.attempt[w])
+
+        return guard, {**effects, "place": each(s.attempts_made, lambda k: where(older(k), REMOVED, s.place[k]))}
+
+    machine.replace("retire", retire)

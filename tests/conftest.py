@@ -85,12 +85,17 @@ def zsh_is_missing() -> str | None:
     return None if shutil.which("zsh") else "no `zsh` on PATH"
 
 
+def pyright_is_missing() -> str | None:
+    return None if importlib.util.find_spec("basedpyright") else "no package `basedpyright`"
+
+
 # Each asks for its tool only when a collected test needs it: asking about CUDA costs the import of torch.
 TOOLS: dict[str, Callable[[], str | None]] = {
     "chromium": chromium_is_missing,
     "cuda": cuda_is_missing,
     "mounts": mounts_are_missing,
     "other-python": other_python_is_missing,
+    "pyright": pyright_is_missing,
     "ray": ray_is_missing,
     "spin": spin_is_missing,
     "tlc": tlc_is_missing,
@@ -171,3 +176,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         if tool not in TOOLS:
             tool, why = "other", reason
         terminalreporter.write_line(f"not run: {tool} ({why}) – {tests} {'test' if tests == 1 else 'tests'}")
+
+
+@pytest.fixture
+def saves_that_do_not_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A save publishes what it was given, so that whoever is to find a fault in a checkpoint finds it there."""
+    from impl.checkpointing import publication
+
+    monkeypatch.setattr(publication, "first_problem", lambda checked: None)

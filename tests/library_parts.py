@@ -30,7 +30,7 @@ from impl.controller.generation import Generation
 from impl.controller.parts import RunParts
 from impl.controller.replacement import Replacement
 from impl.controller.rollout_pump import RolloutPump
-from impl.controller.saves import SaveSchedule
+from impl.controller.saves import SaveFailures, SaveSchedule
 from impl.controller.supervisor import Supervisor
 from impl.controller.train_pump import TrainPump
 from impl.ledger import Ledger, Phase
@@ -152,7 +152,7 @@ class LibraryRun:
         self.training = TrainPump(
             self.parts,
             UserFunction("train", print, threads=1, see_out=False),
-            SaveSchedule(self.parts, None, None),
+            SaveSchedule(self.parts, None, None, SaveFailures(self.parts)),
             self.generation,
             Supervisor(),
         )

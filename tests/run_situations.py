@@ -55,13 +55,16 @@ class Run:
         drain_timeout: float | None = None,
         executor: Executor | Unset = UNSET,
         plane: TensorPlane | None = None,
+        dataset: list[Any] | None = None,
+        accept_dataset: bool = False,
+        recovery: bool = True,
     ) -> None:
         self.events: list[tuple[str, dict[str, object]]] = []
         #: Set by a test whose files let this run die.
         self.died = False
         self.barrier = CheckpointBarrier(trace=self._trace, drain_timeout=drain_timeout)
         self.ledger = Ledger(self.barrier)
-        self.loader = PromptLoader(list(range(length)), batch_size, seed, epochs)
+        self.loader = PromptLoader(dataset or list(range(length)), batch_size, seed, epochs)
         self.sampler = sampler if sampler is not None else InOrderSampler(lookahead)
         self.plane = TensorPlane() if plane is None else plane
         self.buffer = ReplayBuffer(self.barrier, capacity, self.plane, self.ledger)
@@ -83,6 +86,8 @@ class Run:
             buffer=self.buffer,
             pool=self.pool if pool else None,
             generations=generations,
+            accept_dataset=accept_dataset,
+            recovery=recovery,
         )
 
     def _trace(self, action: str, /, **fields: object) -> None:

@@ -20,7 +20,6 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("spec", "impl", "interleavings", "proofs", "cleancut")
 LONGEST_FILE = 700
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "common", "misc"}
-IMPORT_LIMIT_SECONDS = 0.150
 
 # Files that may import another package of ours. Every other file imports its own package alone.
 BRIDGES = (
@@ -32,6 +31,7 @@ BRIDGES = (
     ("proofs/contracts.py", {"impl"}, "states contracts on the pure functions of the library"),
     ("proofs/wrong_versions.py", {"impl"}, "wrong versions of them, which the contracts must refute"),
     ("cleancut/check.py", {"spec", "interleavings", "proofs"}, "runs them one after another"),
+    ("cleancut/report.py", {"interleavings"}, "every page escapes what it is given in one function"),
 )
 
 # Parts of the explorer that know impl and spec. Its core is generic: only a command line reaches them, and lazily.
@@ -54,7 +54,7 @@ FOREIGN = (
     ("impl/barrier/trio_*.py", {"trio"}, ANYWHERE, "adapt the barrier to trio; only `impl.trio` imports them"),
     ("impl/tensor_plane.py", {"torch"}, ANYWHERE, "adapts torch tensors; `import impl` loads it on demand"),
     ("impl/torch_*.py", {"torch"}, ANYWHERE, "adapt torch modules and optimizers; `import impl` loads them on demand"),
-    ("impl/torchdata_loader.py", {"torchdata"}, ANYWHERE, "adapts StatefulDataLoader, an extra"),
+    ("impl/torchdata_loader.py", {"torch", "torchdata"}, ANYWHERE, "adapts StatefulDataLoader, an extra"),
     ("impl/transfer_queue.py", {"torch", "transfer_queue"}, ANYWHERE, "adapts TransferQueue, an extra"),
     ("impl/prometheus.py", {"prometheus_client"}, ANYWHERE, "adapts the Prometheus client, an extra"),
     ("impl/ray/*", {"ray"}, ANYWHERE, "adapts the barrier to Ray, an extra; imported by its own name alone"),
@@ -277,13 +277,20 @@ def test_import_impl_loads_no_heavy_package() -> None:
     assert loaded & (heavy | {"spec", "interleavings", "proofs"}) == set()
 
 
-def test_import_impl_takes_at_most_150_ms() -> None:
-    """Measured above a bare interpreter. The best of five counts: the others measure what else the machine does."""
-    program = "import time; t = time.perf_counter(); from impl import CheckpointBarrier; print(time.perf_counter() - t)"
-    seconds: list[float] = []
-    while len(seconds) < 5 and min(seconds, default=1.0) > IMPORT_LIMIT_SECONDS:
-        seconds.append(float(python(program)))
-    assert min(seconds) <= IMPORT_LIMIT_SECONDS, seconds
+def test_case_G35_import_impl_takes_no_longer_than_what_it_stands_on() -> None:
+    """As a ratio in one process: a limit in seconds says what else the machine does. The best of five counts."""
+    program = """
+from time import perf_counter
+began = perf_counter()
+import asyncio, dataclasses, logging, msgspec
+there = perf_counter()
+from impl import CheckpointBarrier
+print((perf_counter() - there) / (there - began))
+"""
+    ratios: list[float] = []
+    while len(ratios) < 5 and min(ratios, default=2.0) > 1.0:
+        ratios.append(float(python(program)))
+    assert min(ratios) <= 1.0, ratios
 
 
 def test_import_cleancut_loads_none_of_the_packages() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextvars
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 
 import pytest
 from barrier_holders import Holder, Open, exclusive, holding, is_idle, shared
 from front_ends import FrontEnd, on_both_front_ends
 
-from impl import BarrierReentered
+from impl import BarrierReentered, DrainTimeout, UsageError
 from impl.barrier import BarrierFrontEnd
 from impl.barrier.cut import HELD, links
 
@@ -180,6 +181,110 @@ async def test_a_task_started_inside_a_section_may_open_its_own_once_that_has_en
         go.set()
         await front.turns(1)
     assert await task.value() == "opened"
+
+
+@BOTH_SIDES
+@pytest.mark.parametrize("ended", [False, True], ids=["while_it_is_open", "once_it_has_ended"])
+@pytest.mark.parametrize("inherited", ["refuse", "warn"])
+@on_both_front_ends
+async def test_case_G42_a_fire_and_forget_task_is_let_in_whatever_its_timing_where_the_barrier_warns(
+    front: FrontEnd, side: Open, ended: bool, inherited: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody waits for it, so whether the section is still open is a matter of timing; a refusal tells the way."""
+    barrier = front.barrier(inherited=inherited)
+    go = front.event()
+
+    async def forgotten() -> str:
+        await go.wait()
+        return await opened(barrier, shared)
+
+    with caplog.at_level(logging.WARNING, "cleancut.barrier"):
+        async with side(barrier):
+            task = front.start(forgotten)
+            await front.turns(1)
+            if not ended:
+                go.set()
+                await front.turns()
+        go.set()
+        answer = await task.value()
+    warned = [entry.getMessage() for entry in caplog.records]
+    if ended or inherited == "warn":
+        assert answer == "opened"
+    else:
+        assert answer == "BarrierReentered"
+    # On trio the test runs several times, so it may be there more than once.
+    assert bool(warned) is (inherited == "warn" and not ended)
+    assert all("has inherited one" in text and "detached()" in text for text in warned)
+    assert await is_idle(barrier)
+
+
+@BOTH_SIDES
+@pytest.mark.parametrize("route", [directly, through_a_helper])
+@on_both_front_ends
+async def test_case_G42_who_holds_a_section_itself_is_refused_also_where_the_barrier_warns(
+    front: FrontEnd, side: Open, route: Route
+) -> None:
+    """It would wait for itself; that is no matter of timing."""
+    barrier = front.barrier(inherited="warn")
+    async with side(barrier):
+        assert await route(front, barrier, shared) == "BarrierReentered"
+        assert await route(front, barrier, exclusive) == "BarrierReentered"
+    assert await is_idle(barrier)
+
+
+@pytest.mark.parametrize("inherited", ["refuse", "warn"])
+@on_both_front_ends
+async def test_case_G42_a_detached_task_is_let_in_without_a_warning(
+    front: FrontEnd, inherited: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The way that the message and the warning name is deterministic with either setting."""
+    barrier = front.barrier(inherited=inherited)
+    with caplog.at_level(logging.WARNING, "cleancut.barrier"):
+        async with barrier.mutation():
+            with barrier.detached():
+                task = front.start(opened, barrier, shared)
+            await front.turns()
+        assert await task.value() == "opened"
+    assert caplog.records == []
+
+
+@on_both_front_ends
+async def test_case_G42_an_heir_that_was_let_in_binds_itself(front: FrontEnd) -> None:
+    """Its own section is no matter of timing either."""
+    barrier = front.barrier(inherited="warn")
+
+    async def heir() -> str:
+        async with barrier.mutation("its own"):
+            return await opened(barrier, shared)
+
+    async with barrier.mutation():
+        task = front.start(heir)
+        await front.turns()
+    assert await task.value() == "BarrierReentered"
+
+
+@on_both_front_ends
+async def test_case_G42_a_wait_in_a_circle_that_the_warning_speaks_of_ends_at_the_drain_limit(front: FrontEnd) -> None:
+    """What the refusal prevents: the outer waits for the heir, the heir for the checkpoint, that one for the outer."""
+    barrier = front.barrier(inherited="warn", drain_timeout=0.05)
+    async with barrier.mutation("outer"):
+        with barrier.detached():
+            saver = Holder(front, barrier, exclusive)
+        await front.turns()
+        heir = front.start(opened, barrier, shared)
+        await front.turns()
+        assert not heir.done
+        assert await heir.value() == "opened"
+    with pytest.raises(DrainTimeout):
+        await saver.task.value()
+    assert await is_idle(barrier)
+
+
+@on_both_front_ends
+async def test_case_G42_another_word_for_what_becomes_of_heirs_is_refused(front: FrontEnd) -> None:
+    """A misspelt one would refuse, or warn, in silence."""
+    with pytest.raises(UsageError, match="inherited is 'allow', but must be 'refuse' or 'warn'"):
+        front.barrier(inherited="allow")
 
 
 @on_both_front_ends

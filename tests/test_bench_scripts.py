@@ -32,7 +32,7 @@ def test_no_script_is_taken_for_a_package_that_torch_looks_for() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("script", ["recovery.py", "tracing.py"])
+@pytest.mark.parametrize("script", ["recovery.py", "tracing.py", "two_writers.py"])
 def test_a_script_that_takes_a_second_runs(script: str, tmp_path: Path) -> None:
     """The others take longer even so; each is run by hand before its figures are quoted."""
     done = subprocess.run(

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -81,13 +81,19 @@ def test_the_page_shows_a_missing_result_as_inconclusive() -> None:
     assert "badge holds" not in text
 
 
-def test_an_unknown_scope_is_wrong_use(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message is the one of the command that was asked."""
-    monkeypatch.setattr(command, "parts_for", lambda scope, directory: [part("spec", WRONG_USE)])
-    monkeypatch.setattr(command, "REPORT", ROOT / "build" / "report-of-a-test")
-    assert command.main(["check", "--scope", "huge"]) == 2
-    assert capsys.readouterr().err.strip() == "no scope 'huge'"
-    shutil.rmtree(ROOT / "build" / "report-of-a-test")
+def test_case_G34_an_unknown_scope_is_refused_before_anything_runs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slip of the finger was told after minutes, when the other parts had run."""
+
+    def started(scope: str, directory: Path) -> NoReturn:
+        raise AssertionError("a part was started")
+
+    monkeypatch.setattr(command, "parts_for", started)
+    for wrong in ("huge", "smal", "", "small/two_pairs"):
+        assert command.main(["check", "--scope", wrong]) == 2
+        said = capsys.readouterr().err.strip()
+        assert said == f"python -m cleancut: no scope {wrong!r}; there are: small, medium, large"
 
 
 WRONG_USE = "import sys; print(\"no scope 'huge'\", file=sys.stderr); sys.exit(2)"

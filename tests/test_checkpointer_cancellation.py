@@ -121,7 +121,7 @@ def test_the_end_of_asyncio_run_waits_for_the_save_that_is_being_written(tmp_pat
 
     pending = asyncio.run(begin())
     assert pending.done
-    assert pending.unseen_failure is None
+    assert pending.failure is None
     assert (tmp_path / "step_0-1").is_dir()
     assert open_captures(run) == 0
     asyncio.run(go_on())

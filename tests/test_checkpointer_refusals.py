@@ -86,7 +86,7 @@ CONTRADICTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], None], str]] = {
         "twice",
     ),
     "ledger of another save": ("buffer.json", lambda d: d["rows"].update(ledger_sha256="0" * 64), "two saves"),
-    "index without rows": ("buffer.json", lambda d: d["slots"][0].update(group=3, epoch=1), "rows are not there"),
+    "index without rows": ("buffer.json", lambda d: d["slots"][0].update(group=3), "rows are not there"),
     "permits": ("trainer.json", lambda d: d["permits"].update(held=5), "permits"),
     "drops below zero": ("sampler.json", lambda d: d["state"].update(dropped=-1), "dropped -1, which no sampler has"),
     "loader beyond the data": ("loader.json", lambda d: d["state"].update(position=99), "position 99"),

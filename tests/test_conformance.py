@@ -22,6 +22,9 @@ from interleavings.errors import TraceUnreadable, Violation
 from spec.catalogue import all_variants
 from spec.checks import check_variant
 
+# Faults that a save would refuse by itself are left to the scenarios, the machines and the model to find.
+pytestmark = pytest.mark.usefixtures("saves_that_do_not_ask")
+
 HERE = Path(__file__).parent
 NAIVE = "naive_controller:NaiveController"
 
@@ -282,7 +285,7 @@ def test_the_json_of_check_has_the_items_of_the_contract(tmp_path: Path) -> None
         "scenario", "schedules", "runs",
     }  # fmt: skip
     assert (item["verdict"], item["complete"], item["counterexample"]) == ("holds", True, None)
-    assert item["properties"] == dict.fromkeys(["refinement", "cut_excludes_writers", "deadlock"], "holds")
+    assert item["properties"] == dict.fromkeys(["refinement", "cut_excludes_writers", "deadlock", "finish"], "holds")
 
 
 def test_a_bounded_check_exits_3_and_is_not_called_holding(tmp_path: Path) -> None:

@@ -13,6 +13,9 @@ from interleavings.conformance.driving import StepRefused, settled
 from interleavings.errors import Violation
 from spec.cut import READY_FIRST, WEIGHT_FIFO, WINDOWED, CutScope
 
+# Faults that a save would refuse by itself are left to the scenarios, the machines and the model to find.
+pytestmark = pytest.mark.usefixtures("saves_that_do_not_ask")
+
 # Whatever else the machine enables the library does by itself, or as a part of one of these.
 SAVES = ("request_cut", "request_snapshot")
 BY_HAND = (

@@ -25,7 +25,7 @@ def test_the_example_of_the_readme_runs_and_resumes(tmp_path: Path) -> None:
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=3000,
             check=True,
         ).stdout
         for _ in range(2)

@@ -98,8 +98,9 @@ def test_a_snapshot_that_fails_ends_the_run_as_a_save_that_fails_does(
     record = Record()
     checkpointer = Checkpointer(tmp_path, CheckpointBarrier(trace=record.trace), executor=LateExecutor())
     controller = new_controller(
-        None, record, checkpointer=checkpointer, train=slow_train(record, 30.0), snapshot_period=10.0
-    )
+        None, record, checkpointer=checkpointer, train=slow_train(record, 30.0), snapshot_period=10.0,
+        failed_saves_tolerated=0,
+    )  # fmt: skip
 
     async def failing() -> None:
         raise StoreFull("no space is left")

@@ -71,8 +71,9 @@ async def test_case_B19_a_sampler_that_waits_inside_its_slot_is_named(tmp_path: 
         admitter_seen = True
 
     controller = new_controller(
-        tmp_path, record, prompts=6, batch_size=1, barrier=barrier, sampler=GateInsideSampler(), train=train
-    )
+        tmp_path, record, prompts=6, batch_size=1, barrier=barrier, sampler=GateInsideSampler(), train=train,
+        failed_saves_tolerated=0,
+    )  # fmt: skip
     with pytest.raises(DrainTimeout, match=r"rollout-pump.*kind 'admissions'"):
         await controller.run()
     assert admitter_seen

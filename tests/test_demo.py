@@ -36,7 +36,7 @@ def killed_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subproce
     """One demo with two kills, as a user would start it."""
     directory = tmp_path_factory.mktemp("demo") / "run"
     command = [sys.executable, "-m", "impl", "demo", "--kills", "2", "--seed", "3", "--directory", str(directory)]
-    process = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True, timeout=240, check=False)
+    process = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True, timeout=3000, check=False)
     return directory, process
 
 

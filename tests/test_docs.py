@@ -12,8 +12,8 @@ from typing import get_args
 import pytest
 
 from impl import errors
+from impl.checkpointing.ownership import Ownership
 from impl.inspection.examine import State
-from impl.inspection.ownership import Ownership
 from impl.inspection.survey import Survey
 
 ROOT = Path(__file__).parent.parent
@@ -58,7 +58,7 @@ def printed_by_block(blocks: list[str], folder: Path, python: Path = Path(sys.ex
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=3000,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
@@ -174,7 +174,7 @@ def run_as_shown(page: Path, folder: Path) -> list[tuple[str, list[str], str]]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=280,
+        timeout=3000,
         check=False,
     )
     said = ran.stdout.split("@@@\n")[1:]

@@ -32,7 +32,7 @@ def live(part: str, tmp_path: Path, life: int) -> list[dict[str, Any]]:
         env={"PYTHONPATH": str(HERE.parent), "PATH": ""},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=3000,
         check=False,
     )
     assert process.returncode == (9 if life == 1 else 0), process.stderr

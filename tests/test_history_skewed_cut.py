@@ -18,11 +18,12 @@ import pytest
 from controller_runs import Record, each_once, new_controller, settled_keys
 from disk_owners import dispatch_cursor, handed_out_count, newest, owners, stamps
 from naive_controller import SkewedController
+from run_situations import forge
 
 from impl.barrier import CheckpointBarrier
 from impl.checkpointer import Checkpointer, PosixFiles
 from impl.controller import Controller, GenerationRequest
-from impl.errors import BarrierReentered, CheckpointCorrupt, WouldBlock
+from impl.errors import BarrierReentered, CheckpointCorrupt, InvariantViolated, WouldBlock
 from impl.ledger import Admission
 from impl.samplers import InOrderSampler, SamplerState
 
@@ -171,7 +172,7 @@ async def test_the_same_admission_drops_a_batch_on_a_controller_that_reads_at_di
 
 
 async def test_case_A02_an_image_whose_cursor_and_buffer_disagree_is_refused_by_name(tmp_path: Path) -> None:
-    """Such an image cannot come from here; one made by force is never reconciled by dropping prompts."""
+    """Such an image is not published from here; one made by force is never reconciled by dropping prompts."""
     record = Record()
     first = new_controller(tmp_path, record, prompts=PROMPTS, batch_size=PER_STEP, max_steps=TRAINER_AT)
     sampler = first.rollout_pump._parts.sampler
@@ -182,7 +183,12 @@ async def test_case_A02_an_image_whose_cursor_and_buffer_disagree_is_refused_by_
         return SamplerState(state.name, state.cursor - 1, state.shortfalls, state.dropped)
 
     sampler.state = one_behind  # type: ignore[method-assign]
-    await first.run()
+    with pytest.raises(InvariantViolated, match=r"no restore would take it: sampler.json: state.cursor"):
+        await first.run()
+    sampler.state = honest  # type: ignore[method-assign]
+    await new_controller(tmp_path, Record(), prompts=PROMPTS, batch_size=PER_STEP, max_steps=TRAINER_AT).run()
+    newest = max((path.name for path in tmp_path.glob("step_*")), key=lambda name: int(name.rpartition("-")[2]))
+    forge(tmp_path, "sampler.json", lambda document: document["state"].update(cursor=0), newest)
     again = Record()
     with pytest.raises(CheckpointCorrupt, match=r"cursor"):
         await new_controller(tmp_path, again, prompts=PROMPTS, batch_size=PER_STEP).run()

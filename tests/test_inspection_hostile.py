@@ -264,7 +264,7 @@ def test_a_reader_that_leaves_is_no_wrong_use_and_an_ascii_terminal_is_no_traceb
     leaves.stdout.close()
     (root / "größe").touch()
     plain = run_python("fsck", str(root), env={**os.environ, "PYTHONIOENCODING": "ascii"})
-    said, complaints = plain.communicate(timeout=60)
+    said, complaints = plain.communicate(timeout=3000)
     assert (plain.returncode, complaints) == (0, "")
     assert "ignored: gr\\xf6\\xdfe: not named like a checkpoint" in said
     assert leaves.stderr is not None
@@ -359,6 +359,6 @@ def test_watch_ends_at_ctrl_c_with_its_summary(root: Path) -> None:
     while not process.stdout.readline().startswith("there: step_1-5"):
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    said, complaints = process.communicate(timeout=60)
+    said, complaints = process.communicate(timeout=3000)
     assert (process.returncode, complaints) == (0, "")
     assert said.splitlines()[-1].endswith("0 published, 4 there now")

@@ -5,7 +5,7 @@ from collections import Counter
 import hypothesis
 import hypothesis.strategies as st
 
-from impl.inspection.ownership import EXAMPLES, HandedOut, Span, balance
+from impl.checkpointing.ownership import EXAMPLES, HandedOut, Span, balance
 from impl.permutation import EpochOrder
 
 OWNERS = ("trained", "dropped", "buffered", "pending", "spare")

@@ -24,6 +24,9 @@ from impl.slots import Claim
 from impl.spare_pool import SparePool
 from impl.tensor_plane import TensorPlane
 
+# Faults that a save would refuse by itself are left to the scenarios, the machines and the model to find.
+pytestmark = pytest.mark.usefixtures("saves_that_do_not_ask")
+
 #: As in the walks of the library itself, but for the search for a smallest walk.
 SEARCH = settings(
     max_examples=400,

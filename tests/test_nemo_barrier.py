@@ -55,12 +55,14 @@ def test_made_without_arguments_before_a_loop_and_used_in_one_loop_after_the_oth
 
 
 async def test_every_kind_of_nemo_rl_is_taken_and_the_default_is_other() -> None:
-    """The nine labels of its telemetry."""
+    """The labels of its telemetry, those of later versions included."""
     barrier = DataPlaneCheckpointBarrier()
     assert list(CHECKPOINT_MUTATION_KINDS) == [
         "advantage_writeback",
         "group_commits",
         "group_removals",
+        "gym_acknowledgements",
+        "gym_restart_cleanup",
         "other",
         "prompt_reservations",
         "recovery_restore",
@@ -81,14 +83,17 @@ async def test_every_kind_of_nemo_rl_is_taken_and_the_default_is_other() -> None
 async def test_an_unknown_kind_is_a_value_error_that_names_it_and_the_set(kind: object) -> None:
     """NeMo-RL raises ValueError, this library a RuntimeError: it is both. Nothing was let in."""
     barrier = DataPlaneCheckpointBarrier()
-    with pytest.raises(UsageError, match="kind is") as caught:
+    with pytest.raises(UsageError, match="unknown checkpoint mutation kind") as caught:
         async with barrier.mutation(cast(CheckpointMutationKind, kind)):
             pytest.fail("let in")
     assert isinstance(caught.value, ValueError)
     assert isinstance(caught.value, RuntimeError)
     assert repr(kind) in str(caught.value)
     assert all(known in str(caught.value) for known in CHECKPOINT_MUTATION_KINDS)
-    with pytest.raises(UsageError, match="kind is"), barrier.mutation_nowait(cast(CheckpointMutationKind, kind)):
+    with (
+        pytest.raises(UsageError, match="unknown checkpoint mutation kind"),
+        barrier.mutation_nowait(cast(CheckpointMutationKind, kind)),
+    ):
         pytest.fail("let in")
     assert barrier.mutation_version == 0
     assert await idle(barrier)
@@ -96,12 +101,12 @@ async def test_an_unknown_kind_is_a_value_error_that_names_it_and_the_set(kind: 
 
 async def test_kinds_that_came_later_are_named_at_construction() -> None:
     """Its set has grown before; the telemetry of a new kind has an entry as well."""
-    barrier = DataPlaneCheckpointBarrier(extra_kinds=["gym_acknowledgements", "other", "gym_acknowledgements"])
-    assert barrier.kinds == (*CHECKPOINT_MUTATION_KINDS, "gym_acknowledgements")
-    async with barrier.mutation("gym_acknowledgements"):
+    barrier = DataPlaneCheckpointBarrier(extra_kinds=["weight_syncs", "other", "weight_syncs"])
+    assert barrier.kinds == (*CHECKPOINT_MUTATION_KINDS, "weight_syncs")
+    async with barrier.mutation("weight_syncs"):
         pass
-    assert (await barrier.drain_telemetry()).blocked_by_kind["gym_acknowledgements"] == 0
-    for wrong in ("gym_acknowledgements", [""], [1]):
+    assert (await barrier.drain_telemetry()).blocked_by_kind["weight_syncs"] == 0
+    for wrong in ("weight_syncs", [""], [1]):
         with pytest.raises(UsageError, match="extra_kinds is"):
             DataPlaneCheckpointBarrier(extra_kinds=wrong)  # type: ignore[arg-type]
 

@@ -20,6 +20,9 @@ from interleavings.refinement.words import MachineWords
 from spec.barrier import BarrierScope
 from spec.barrier import barrier as machine
 
+# Faults that a save would refuse by itself are left to the scenarios, the machines and the model to find.
+pytestmark = pytest.mark.usefixtures("saves_that_do_not_ask")
+
 
 def printed(scenario: str, directory: Path, capsys: pytest.CaptureFixture[str]) -> str:
     """What the command prints of a failing scenario, from the last steps to the failure's last line."""

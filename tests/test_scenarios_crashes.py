@@ -40,6 +40,9 @@ from interleavings.scenarios.survivors import Survivors, checkpoints_in
 from interleavings.scenarios.whole_run import DIRECTORY
 from interleavings.setting import Setting, look, paused_collection
 
+# Faults that a save would refuse by itself are left to the scenarios, the machines and the model to find.
+pytestmark = pytest.mark.usefixtures("saves_that_do_not_ask")
+
 
 def test_crashes_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     """Another budget is a scenario of its own name; one that cannot crash is refused by name."""

@@ -204,7 +204,7 @@ def built(config: Path, folder: Path) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=3000,
         check=False,
     )
 

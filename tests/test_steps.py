@@ -27,6 +27,7 @@ from impl import (
     WindowedSampler,
     steps,
 )
+from impl.samplers import SamplerState
 
 ROWS = {"tokens": torch.zeros(2, 3)}
 
@@ -341,6 +342,7 @@ async def test_an_admitted_admission_passes_no_gate_again() -> None:
 async def test_a_resumed_run_does_admitted_work_first_and_its_gate_knows_the_trainer(tmp_path: Path) -> None:
     parts = Parts(InOrderSampler(lookahead=1))
     parts.counters.version = 3
+    parts.sampler.load_state(SamplerState("in_order", cursor=2))
     parts.sampler.advance(3)
     early, admitted = await parts.reserved(), await parts.admitted()
     async with parts.checkpointer(tmp_path) as checkpointer:

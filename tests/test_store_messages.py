@@ -370,10 +370,11 @@ restore: duplicate key |
     was damaged, or written by another tool. Restore an older checkpoint.
 
 restore: path trick |
-    CheckpointCorrupt: step_1-1/manifest.json lists '../../etc/passwd', which is no name of a file inside the
-    checkpoint. It was edited. Do not trust it; restore another checkpoint.
+    CheckpointCorrupt: step_1-1/manifest.json: files.'../../etc/passwd': this is no name of a file inside the
+    checkpoint. It was edited, or written by a faulty version. Do not trust it; restore another checkpoint.
 
 restore: accounts |
-    CheckpointCorrupt: step_1-1: the accounts count keys of epoch 0 between 3 and 4 as trained twice. The file
-    was damaged or edited; restore an older checkpoint.
+    CheckpointCorrupt: step_1-1 contradicts itself: trainer.json: accounts: the accounts count keys of epoch 0
+    between 3 and 4 as trained twice. It was put together from two checkpoints, edited, or written by a faulty
+    version. Nothing was changed; restore an earlier checkpoint.
 """

@@ -161,7 +161,7 @@ def test_case_E03_fifty_power_cuts_lose_no_acknowledged_checkpoint(tmp_path: Pat
         str(tmp_path / "out.json"),
     ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    ended = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=280, check=False)
+    ended = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=3000, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     rows = {row["figure"]: row["value"] for row in json.loads((tmp_path / "out.json").read_text())}
     assert rows["power cuts on ext4"] == 50

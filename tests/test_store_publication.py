@@ -134,7 +134,9 @@ def test_case_E25_a_full_disk_in_any_call_keeps_the_previous_checkpoint_and_the_
                 break
         else:
             failures += 1
-            assert isinstance(outcome, StoreFull)
+            # A file that is closed after it was read takes no room: case G18, told as a read that failed.
+            was_read = call == "close" and str(outcome).startswith("reading ")
+            assert isinstance(outcome, StoreFailed if was_read else StoreFull)
             assert isinstance(outcome.__cause__, OSError)
             assert outcome.__cause__.errno == errno.ENOSPC
             assert valid_texts(root) == ["step 1"]

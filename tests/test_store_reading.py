@@ -131,13 +131,13 @@ def test_case_E02_what_is_no_checkpoint_is_listed_with_the_reason(root: Path) ->
     assert [candidate.name for candidate in catalogue.candidates] == ["step_30-4", "step_20-3", "step_10-2", "step_1-1"]
     assert {entry.name: entry.reason for entry in catalogue.ignored} == {
         ".staging-5-old": "left over from a save or a removal that did not end",
-        "step_50-6": "named like a checkpoint, but no directory",
+        "step_50-6": "named like a checkpoint, but no directory: a file",
         "best": "not named like a checkpoint",
     }
     assert text_of(root, "step_10-2") == "step 10"
     with open_store(root, keep=9) as store:
         assert publish(store, 20, "again").manifest.name == "step_20-7"
-    assert not (root / ".staging-5-old").exists()
+    assert (root / ".staging-5-old").exists(), "a whole checkpoint that no writer has put there"
     assert (root / "best").exists(), "what is not ours is left alone"
 
 

@@ -77,7 +77,7 @@ def test_a_save_that_fails_publishes_nothing_and_is_followed(tmp_path: Path) -> 
     """The run ends with the failure; what was published before is what the next process goes on from."""
     path = tmp_path / "trace.jsonl"
     FailingDisk.failing = 2
-    run = TracedRun(path, FailingDisk("/checkpoints"), prompts=8, batch_size=2)
+    run = TracedRun(path, FailingDisk("/checkpoints"), prompts=8, batch_size=2, failed_saves_tolerated=0)
     with pytest.raises(Exception, match="input/output error"):
         run.run_to_the_end()
     result = accepted(path)

@@ -114,7 +114,7 @@ async def write_inside(run: Situation, directory: Path) -> float:
         captured: Any = read_cut(run.barrier, parts, cut, "full", None, perf_counter)
 
         def fill(staged: Any) -> Any:
-            counts = write_artifacts(captured, identity, staged)
+            counts, _ = write_artifacts(captured, identity, staged)
             run.plane.persist(captured.rows, staged.writer())
             return counts
 

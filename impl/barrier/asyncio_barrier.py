@@ -22,7 +22,7 @@ from ..errors import WrongLoop
 from .admission import NEW
 from .arguments import UNSET, Tracer, Unset, label, seconds
 from .asyncio_sections import AsyncioSection, CheckpointSection, ImmediateSection, MutationSection
-from .front_end import BarrierFrontEnd
+from .front_end import BarrierFrontEnd, Inherited
 from .section import Section, Timer, raise_refusal
 
 
@@ -32,6 +32,11 @@ class CheckpointBarrier(BarrierFrontEnd):
     It belongs to one event loop at a time and moves to another only when idle and when the former does not run.
     `drain_timeout` is the default limit of a checkpoint's drain in seconds, None for no limit; `hold_warning` logs,
     under "cleancut.barrier", sections of either side that are open for longer. `trace` is called with every event.
+
+    A task, thread or callback that was started inside a section has inherited it. With `inherited="refuse"` it is
+    refused while that is open, and let in once it has ended, which is a matter of timing where nobody waits for it.
+    With "warn" it is let in either way, and what would have been refused is logged; who holds a section by itself is
+    refused as ever.
     """
 
     def __init__(
@@ -40,8 +45,10 @@ class CheckpointBarrier(BarrierFrontEnd):
         drain_timeout: float | None = None,
         hold_warning: float | None = None,
         trace: Tracer | None = None,
+        *,
+        inherited: Inherited = "refuse",
     ) -> None:
-        super().__init__(name, drain_timeout, hold_warning, trace)
+        super().__init__(name, drain_timeout, hold_warning, trace, inherited=inherited)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
 

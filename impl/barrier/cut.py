@@ -31,6 +31,10 @@ class Named(Protocol):
         """Pass an event of a part that was given this token to the tracer."""
         ...
 
+    def lets_heirs_in(self, section: Cut) -> bool:
+        """Whether the caller, whose context holds this section, has only inherited it and may open another."""
+        ...
+
 
 class Cut(Ticket):
     """The token of one section. Live between enter and exit, and never again.
@@ -139,6 +143,9 @@ HELD: ContextVar[Held] = ContextVar("cleancut_held_sections", default=_held_by_n
 def outer_sections(held: Held, barrier: Named) -> Held | None:
     """Return `held` without its dead links; raise BarrierReentered when a live section of `barrier` binds the caller.
 
+    A task that was started inside a section has inherited it, and is refused only while it is open: whether it has
+    ended by then is a matter of timing. `detached()` at the start is not, nor a barrier that only warns of heirs.
+
     Sections of *other* barriers may be nested; that is why this is a list. Two tasks that nest two barriers in opposite
     orders can block each other all the same: the drain limit names them.
     """
@@ -149,13 +156,14 @@ def outer_sections(held: Held, barrier: Named) -> Held | None:
             detached = detached or (section.barrier is barrier and not section.made_here())
         elif section.standing is not LIVE:
             continue
-        elif section.barrier is barrier and not detached:
+        elif section.barrier is barrier and not detached and not barrier.lets_heirs_in(section):
             raise BarrierReentered(
                 f"a section of barrier {barrier.name!r} was asked for in a context that already holds one (kind "
                 f"{section.kind!r}, opened by {_task(section)} at {section.place}). With a checkpoint waiting between "
                 "the two, the outer would wait for the inner and the inner for the checkpoint. Pass the cut you hold "
-                "to the helper instead of opening another one; start a task that is meant to outlive the section "
-                "inside `with barrier.detached():`."
+                "to the helper instead of opening another one. A task that was started inside the section is refused "
+                "while that is open and let in once it has ended: start one that is meant to outlive it inside `with "
+                "barrier.detached():`, or make the barrier with inherited='warn' to find these places first."
             )
         kept.append(section)
     while kept and isinstance(kept[-1], Detachment):

@@ -6,9 +6,11 @@ what follows from its decisions: who is told, which clock starts, what is counte
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Literal
 
 from ..errors import BarrierClosed, DrainTimeout, Holder, UsageError, WrongLoop
 from .admission import LIVE, WAITING, AdmissionCore, Ticket
@@ -18,6 +20,11 @@ from .detached import DetachedContext
 from .hold_watch import HoldWatch
 from .section import Section, Timer
 from .statistics import BarrierStatistics, Recorder, WindowFigures, named
+
+logger = logging.getLogger("cleancut.barrier")
+
+#: What becomes of a task, thread or callback that was started inside a section and opens one while that is open.
+Inherited = Literal["refuse", "warn"]
 
 
 class BarrierFrontEnd(ABC):
@@ -29,13 +36,18 @@ class BarrierFrontEnd(ABC):
         drain_timeout: float | None = None,
         hold_warning: float | None = None,
         trace: Tracer | None = None,
+        *,
+        inherited: Inherited = "refuse",
     ) -> None:
         if not isinstance(name, str) or not name:
             raise UsageError(f"name is {name!r}, but must be a text: it is the barrier's name in messages.")
         if trace is not None and not callable(trace):
             raise UsageError(f"trace is {trace!r}, but must be a function that takes every event, or None.")
+        if inherited not in ("refuse", "warn"):
+            raise UsageError(f"inherited is {inherited!r}, but must be 'refuse' or 'warn'.")
         self.name = name
         self._trace = trace
+        self._inherited = inherited
         self._sections_named = 0
         self._drain_timeout = seconds("drain_timeout", drain_timeout)
         limit = seconds("hold_warning", hold_warning)
@@ -106,6 +118,21 @@ class BarrierFrontEnd(ABC):
         For an operation that opens a section only when there is work: it answers the same when there is none.
         """
         outer_sections(HELD.get(), self)
+
+    def lets_heirs_in(self, section: Cut) -> bool:
+        """Whether the caller, whose context holds this open section, may open another: by `inherited`, with a warning.
+
+        Never the task that opened the section: it would wait for itself.
+        """
+        if self._inherited == "refuse" or not isinstance(section, Section) or section.task is self._current_task():
+            return False
+        logger.warning(
+            "a section of barrier %r was asked for in a context that has inherited one: kind %r, opened by %s at %s. "
+            "If whoever opened that waits for this before it leaves, a checkpoint between the two waits until its "
+            "drain limit. Start what is meant to outlive the section inside `with barrier.detached():`.",
+            self.name, section.kind, section.task_name, section.place,
+        )  # fmt: skip
+        return True
 
     @property
     def tracer(self) -> Tracer | None:

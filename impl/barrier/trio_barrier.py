@@ -27,7 +27,7 @@ from trio.lowlevel import Abort, Task, TrioToken, wait_task_rescheduled
 from ..errors import WrongLoop
 from .admission import LIVE, NEW, WAITING
 from .arguments import UNSET, Tracer, Unset, label, seconds
-from .front_end import BarrierFrontEnd
+from .front_end import BarrierFrontEnd, Inherited
 from .section import Section, Timer, raise_refusal
 from .trio_sections import CheckpointSection, ImmediateSection, MutationSection, TrioSection
 
@@ -40,6 +40,11 @@ class CheckpointBarrier(BarrierFrontEnd):
     It belongs to one `trio.run` at a time and moves to another only when idle and when the former is over.
     `drain_timeout` is the default limit of a checkpoint's drain in seconds, None for no limit; `hold_warning` logs,
     under "cleancut.barrier", sections of either side that are open for longer. `trace` is called with every event.
+
+    A task, thread or callback that was started inside a section has inherited it. With `inherited="refuse"` it is
+    refused while that is open, and let in once it has ended, which is a matter of timing where nobody waits for it.
+    With "warn" it is let in either way, and what would have been refused is logged; who holds a section by itself is
+    refused as ever.
     """
 
     def __init__(
@@ -48,8 +53,10 @@ class CheckpointBarrier(BarrierFrontEnd):
         drain_timeout: float | None = None,
         hold_warning: float | None = None,
         trace: Tracer | None = None,
+        *,
+        inherited: Inherited = "refuse",
     ) -> None:
-        super().__init__(name, drain_timeout, hold_warning, trace)
+        super().__init__(name, drain_timeout, hold_warning, trace, inherited=inherited)
         # What names the run that the barrier belongs to.
         self._token: TrioToken | None = None
 

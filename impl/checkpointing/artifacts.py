@@ -63,6 +63,18 @@ def identity_of(loader_part: StatePart, sampler: SamplerPart, generations: int |
     )
 
 
+def bind_to_loader(sampler: SamplerPart, loader: StatePart) -> None:
+    """Tell a sampler that nobody has told that a step has as many groups as a batch of the loader has prompts."""
+    bound, size = getattr(sampler, "bound", None), getattr(loader, "batch_size", None)
+    if bound is None and hasattr(type(sampler), "bound") and type(size) is int:
+        sampler.bind(size)  # type: ignore[attr-defined]
+
+
+def identity_with_steps(identity: Identity, sampler: SamplerPart) -> Identity:
+    """The identity with the groups that make a step, as the sampler has them now; None if it cannot be asked."""
+    return msgspec.structs.replace(identity, groups_per_step=getattr(sampler, "bound", None))
+
+
 def run_identity(identity: Identity, capacity: int, recovery: bool, remainder: str = "train") -> dict[str, Any]:
     """What the header of a trace says of the run in it."""
     return {**msgspec.to_builtins(identity), "capacity": capacity, "remainder": remainder, "recovery": recovery}
@@ -91,8 +103,13 @@ def check_savable(sampler: SamplerPart, loader: StatePart, plane: object) -> Non
             )
 
 
-def write_artifacts(captured: Captured, identity: Identity, staged: StagedDirectory) -> dict[str, Count]:
-    """Write every JSON file but the plane's and the trainer's own; return the counts for the manifest."""
+def write_artifacts(
+    captured: Captured, identity: Identity, staged: StagedDirectory
+) -> tuple[dict[str, Count], dict[str, Any]]:
+    """Write every JSON file but the plane's and the trainer's own.
+
+    Returned are the counts for the manifest, and what was written, by the fields of `Documents`.
+    """
     writer = staged.writer()
     sampler = doc.SamplerDocument(
         name=identity.sampler.name,
@@ -100,13 +117,16 @@ def write_artifacts(captured: Captured, identity: Identity, staged: StagedDirect
         state=plain_state(captured.sampler, "sampler.state()"),
     )
     writer.write_document(doc.SAMPLER, sampler)
-    writer.write_document(doc.LOADER, doc.LoaderDocument(plain_state(captured.loader, "loader.state()")))
-    writer.write_document(doc.SPARES, spares_document(captured.spares))
+    loader = doc.LoaderDocument(plain_state(captured.loader, "loader.state()"))
+    writer.write_document(doc.LOADER, loader)
+    spares = spares_document(captured.spares)
+    writer.write_document(doc.SPARES, spares)
     ledger = ledger_document(captured.ledger)
     writer.write_document(doc.LEDGER, ledger)
     slots = _slots(captured)
     stamp = doc.RowsStamp(len(slots), len(ledger.entries), staged.records[doc.LEDGER].sha256)
-    writer.write_document(doc.BUFFER, doc.BufferDocument(captured.buffer.capacity, slots, stamp))
+    buffer = doc.BufferDocument(captured.buffer.capacity, slots, stamp)
+    writer.write_document(doc.BUFFER, buffer)
     accounts = captured.ledger.accounts
     trainer = doc.TrainerDocument(
         version=captured.counters.version,
@@ -118,13 +138,15 @@ def write_artifacts(captured: Captured, identity: Identity, staged: StagedDirect
         next_admission=captured.ledger.next_admission,
     )
     writer.write_document(doc.TRAINER, trainer)
-    return {
+    counts = {
         "buffered": Count(len(slots), "groups"),
         "pending": Count(len(ledger.entries), "groups"),
         "spares": Count(len(captured.spares), "prompts"),
         "trained": Count(accounts.trained_count, "prompts"),
         "dropped": Count(len(accounts.dropped), "prompts"),
     }
+    written = {"sampler": sampler, "loader": loader, "spares": spares, "buffer": buffer, "ledger": ledger}
+    return counts, {**written, "trainer": trainer}
 
 
 def write_progress(captured: CapturedTrainer, staged: StagedDirectory) -> dict[str, Count]:

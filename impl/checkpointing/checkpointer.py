@@ -18,15 +18,17 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
+from ..accounts import AccountsSnapshot
 from ..barrier import UNSET, CheckpointBarrier, Unset
 from ..errors import CheckpointNotFound, UsageError
 from ..seen_out import seen_out
 from ..store.checkpoint_store import CheckpointStore, Draft
 from ..store.files import Files
 from ..store.lock import WriterIdentity
-from ..store.manifest import Identity, Kind
+from ..store.manifest import AcceptedDataset, Identity, Kind
 from ..store.posix_files import PosixFiles
-from .artifacts import check_savable, identity_of, name_run
+from ..store.retention import UNNAMED
+from .artifacts import bind_to_loader, check_savable, identity_of, identity_with_steps, name_run
 from .capture import Anchor, Captured, CapturedTrainer, read_cut
 from .participants import (
     BufferPart,
@@ -41,7 +43,15 @@ from .participants import (
 )
 from .pending import CheckpointInfo, PendingSave, SaveStatistics, SnapshotSkipped
 from .publication import Publication, Written, failure_of
-from .refusals import require_choice, require_own_directory, require_settings, require_still, require_trainer
+from .refusals import (
+    require_choice,
+    require_empty,
+    require_own_directory,
+    require_settings,
+    require_still,
+    require_trainer,
+    warn_of_another_life,
+)
 from .restoring import Expected, Plan, Restored, newest_valid, read_plan
 from .save_log import CheckpointerStatistics, SaveLog, report_save
 from .trainer_only import TrainerPlan, read_trainer_plan
@@ -87,8 +97,15 @@ class Checkpointer:
         self._background: asyncio.Task[Written] | None = None
         self._newest: str | None = None
         self._anchor: Anchor | None = None
+        # Accounts of which every prompt was found to be handed out, by the newest save or restore.
+        self._known = AccountsSnapshot.empty()
+        self._accepted: tuple[AcceptedDataset, ...] = ()
+        # What all saves of the run have in common, over its restores. UNSET: neither saved nor restored anything yet.
+        self._run: str | Unset = UNSET
         self._log = SaveLog()
         self._restoring = False
+        # How many mutations had ended when the last restore was over.
+        self._untouched_since = 0
         # Why no work is accepted: a failed restore, until one succeeds.
         self._unusable: str | None = None
         self._opened = False
@@ -108,22 +125,26 @@ class Checkpointer:
         counters: CountersPart | None = None,
         generations: int | None = None,
         recovery: bool = True,
+        accept_dataset: bool = False,
     ) -> None:
         """Name the parts of the run. Refuses at once what a save could not write later.
 
         `counters` is whoever moves the trainer's version; without it `HeldCounters` are used, which the caller moves
         through `checkpointer.counters`. Without a `pool` an empty one is written, and a checkpoint that holds spares
         is not restored. `generations` is the size of a group, part of the identity. Without `recovery` a save holds
-        the trainer and its version alone, and a restore takes up no more.
+        the trainer and its version alone, and a restore takes up no more. `accept_dataset` says that the content of
+        the dataset was changed on purpose, with as many rows as before: checkpoints of before are restored, and each
+        manifest from then on names them in `accepted`.
         """
         if self._parts is not None:
             raise UsageError("attach() was called twice. A checkpointer saves one run; make another one for another.")
         counters = HeldCounters() if counters is None else counters
         pool = NoPool() if pool is None else pool
-        parts = Participants(ledger, loader, sampler, buffer, counters, generations, recovery, pool)
+        parts = Participants(ledger, loader, sampler, buffer, counters, generations, recovery, pool, accept_dataset)
         parts.require_good()
         check_savable(sampler, loader, buffer.plane)
         parts.require_barrier(self.barrier)
+        bind_to_loader(sampler, loader)
         self._identity = identity_of(loader, sampler, generations)
         self._parts = parts
         name_run(self.barrier.tracer, self._identity, buffer.capacity, recovery)
@@ -179,11 +200,15 @@ class Checkpointer:
         try:
             self._require_usable()
             self._log.raise_unseen_failure()
-            await self._open_store()
-            queued = clock()
-            async with self.barrier.checkpoint() as cut:
-                opened = clock()
-                captured = read_cut(self.barrier, parts, cut, kind, self._anchor, clock, self._store.next_number())
+            try:
+                await self._open_store()
+                queued = clock()
+                async with self.barrier.checkpoint() as cut:
+                    opened = clock()
+                    captured = read_cut(self.barrier, parts, cut, kind, self._anchor, clock, self._store.next_number())
+            except Exception:
+                self._log.not_begun()
+                raise
             closed = clock()
             if isinstance(captured, SnapshotSkipped):
                 self._log.skipped()
@@ -197,14 +222,18 @@ class Checkpointer:
         phases = (queued - asked, opened - queued, closed - opened)
         figures = SaveStatistics.of_window(draft.name, kind, phases, captured.seconds, self.barrier.last_window)
         pending = PendingSave(draft.name, draft.step, draft.sequence, figures.window_seconds)
-        publication = Publication(self._store, draft, captured, parts.buffer.plane, trainer)
+        stamped = getattr(parts.sampler, "stamped", None)
+        publication = Publication(self._store, draft, captured, parts.buffer.plane, trainer, self._known, stamped)
         staged = asyncio.get_running_loop().create_future()
         background = publication.run(self._writer, staged, partial(self._note_success, publication, pending, figures))
         self._background = asyncio.create_task(background, name=f"publish-{draft.name}")
         self._background.add_done_callback(lambda task: self._ended(task, publication, pending, figures, staged))
         if trainer is not None:
             # Whoever is cancelled may go on with training, which must not change what is still being copied.
-            if (cancellation := await seen_out(staged)) is not None:
+            pending.asked_for = True
+            cancellation = await seen_out(staged)
+            pending.asked_for = False
+            if cancellation is not None:
                 raise cancellation
             if pending.done and (failure := pending.take_failure()) is not None:
                 raise failure
@@ -212,13 +241,18 @@ class Checkpointer:
 
     def _draft(self, kind: Kind, captured: Captured | CapturedTrainer) -> Draft:
         assert self._identity is not None
+        if isinstance(self._run, Unset):
+            self._run = self._store.claim_token
+            warn_of_another_life(self.directory, self._store.newest_known)
         return Draft(
             step=captured.counters.step,
             sequence=self._store.take_sequence(),
             kind=kind,
             parent=self._newest,
             anchor=self._anchor.name if kind == "rollout" and self._anchor else None,
-            identity=self._identity,
+            identity=identity_with_steps(self._identity, self._attached().sampler),
+            accepted=self._accepted,
+            run=self._run,
         )
 
     def _ended(
@@ -237,7 +271,7 @@ class Checkpointer:
             if (error := failure_of(task, publication.draft.name)) is None:
                 self._note_success(publication, pending, figures, task.result())
             elif not pending.done:
-                self._log.failed(pending, error)
+                self._log.failed(pending, error, in_doubt=self._store.is_in_doubt(publication.draft.name))
                 self.barrier.emit("fail_save", name=publication.draft.name)
         finally:
             self._turn.release()
@@ -253,6 +287,8 @@ class Checkpointer:
             return
         draft, published, of = publication.draft, written.published, written.published.manifest
         self._newest = draft.name
+        if isinstance(publication.captured, Captured):
+            self._known = publication.captured.ledger.accounts
         if draft.kind == "full":
             self._anchor = Anchor(draft.name, publication.captured.counters.version)
         info = CheckpointInfo(draft.name, draft.step, draft.sequence, draft.kind, published.bytes, published.notices)
@@ -265,23 +301,31 @@ class Checkpointer:
     # -- restoring ------------------------------------------------------------------------------------------------
 
     async def restore(
-        self, step: int | None = None, load_buffer: bool = True, trainer: TrainerState | None = None
+        self,
+        step: int | None = None,
+        load_buffer: bool = True,
+        trainer: TrainerState | None = None,
+        *,
+        trainer_by_hand: bool = True,
     ) -> Restored:
         """Bring the run back to a checkpoint: the newest valid one, or with `step` exactly that one.
 
         Everything is read and validated before anything is changed. A damaged newest checkpoint is passed over for the
         one before, with a notice in the log and in `Restored.skipped`; one of another run or format is an error.
-        `load_buffer=False` gives finished groups back to the ledger, to be generated again.
+        `load_buffer=False` gives finished groups back to the ledger, to be generated again. Without a `trainer` the
+        caller loads its state by hand from `Restored.trainer`; `trainer_by_hand=False` refuses a checkpoint with one.
 
-        Refused while a section is open. After a failed restore this object accepts no work until one succeeds; if it
-        failed while parts were being replaced, the barrier is closed for good.
+        Refused while a section is open, and while the parts hold work of this process. After a failed restore this
+        object accepts no work until one succeeds; if it failed while parts were being replaced, the barrier is closed
+        for good.
         """
         parts = self._attached()
-        require_choice(step, load_buffer, trainer)
+        require_choice(step, load_buffer, trainer, trainer_by_hand)
         self._require_idle()
+        wanted = True if trainer is not None else None if trainer_by_hand else False
         self._restoring = True
         try:
-            plan = await self._writer.run(self._reading(parts, step, load_buffer, trainer is not None))
+            plan = await self._writer.run(self._reading(parts, step, load_buffer, wanted))
             if plan is None:
                 raise CheckpointNotFound(
                     f"there is no checkpoint in {self.directory}. Either the directory is wrong or nothing was saved "
@@ -299,19 +343,23 @@ class Checkpointer:
         finally:
             self._restoring = False
         self._unusable = None
+        self._untouched_since = self.barrier.mutation_version
         self._newest = plan.restored.name
+        self._run = plan.run or UNNAMED
         self._anchor = Anchor(plan.anchor, plan.counters.version)
+        self._known = plan.ledger.accounts if isinstance(plan, Plan) else AccountsSnapshot.empty()
+        self._accepted = plan.accepted
         return plan.restored
 
     def _reading(
-        self, parts: Participants, step: int | None, load_buffer: bool, with_trainer: bool
+        self, parts: Participants, step: int | None, load_buffer: bool, with_trainer: bool | None
     ) -> Callable[[], Plan | TrainerPlan | None]:
         """What the writer thread is to read for a restore: the run, or without recovery the trainer alone."""
         assert self._identity is not None
-        expected = Expected.of(parts, self._identity)
+        expected = Expected.of(parts, identity_with_steps(self._identity, parts.sampler))
         if parts.recovery:
             return lambda: read_plan(self._store, expected, step, load_buffer, with_trainer=with_trainer)
-        return lambda: read_trainer_plan(self._store, expected.identity, step, with_trainer=with_trainer)
+        return lambda: read_trainer_plan(self._store, expected, step, with_trainer=with_trainer)
 
     def latest(self) -> CheckpointInfo | None:
         """The newest checkpoint whose manifest and lengths are right; None if there is none at all.
@@ -382,7 +430,11 @@ class Checkpointer:
                 f"a restore was asked for while another {'restore' if self._restoring else 'save'} is going on. "
                 "Nothing was changed; wait for it."
             )
-        require_still(self.barrier, self._attached().buffer)
+        parts = self._attached()
+        require_still(self.barrier, parts.buffer)
+        # What a restore has put there and nobody has touched since is not this process's work.
+        if self.barrier.mutation_version != self._untouched_since:
+            require_empty(parts)
 
     async def _open_store(self) -> None:
         # Not `self._store.is_open`: a cancelled `prepare` may still be opening it on the writer thread.
@@ -394,7 +446,10 @@ class Checkpointer:
         """Open the store unless it holds another run's checkpoints; one job, which no cancellation can halve."""
         self._store.open()
         try:
-            require_own_directory(self.directory, self._store.newest_known, self._identity)
+            accept = self._attached().accept_dataset
+            assert self._identity is not None
+            here = identity_with_steps(self._identity, self._attached().sampler)
+            require_own_directory(self.directory, self._store.newest_known, here, accept)
         except BaseException:
             self._store.close()
             raise

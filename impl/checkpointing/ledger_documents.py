@@ -54,7 +54,7 @@ def ledger_snapshot(
         entries=MappingProxyType({entry.group: _entry(entry) for entry in entries}),
         next_group=trainer.next_group,
         next_admission=next_admission,
-        accounts=_accounts_snapshot(trainer.accounts),
+        accounts=accounts_snapshot(trainer.accounts),
     )
     snapshot.require_consistent()
     return snapshot
@@ -95,7 +95,8 @@ def _entry(document: doc.EntryDocument) -> LedgerEntry:
     )
 
 
-def _accounts_snapshot(document: doc.AccountsDocument) -> AccountsSnapshot:
+def accounts_snapshot(document: doc.AccountsDocument) -> AccountsSnapshot:
+    """The accounts; CheckpointCorrupt where a prompt was settled twice."""
     dropped: dict[Key, str] = {}
     for each in document.dropped:
         key = Key(each.epoch, each.index)

@@ -133,7 +133,8 @@ class HeldCounters:
 class Participants:
     """The parts of one run.
 
-    `generations` is the size of a group, part of the identity where the run knows it. Without `recovery` a save reads
+    `generations` is the size of a group, part of the identity where the run knows it. `accept_dataset`: a checkpoint
+    made with other content of the dataset may be restored. Without `recovery` a save reads
     the counters alone.
     """
 
@@ -145,12 +146,14 @@ class Participants:
     generations: int | None = None
     recovery: bool = True
     pool: PoolPart = field(default_factory=NoPool)
+    accept_dataset: bool = False
 
     def require_good(self) -> None:
         """Refuse a part that lacks what a save or a restore asks of it, and settings that are none."""
         if self.generations is not None:
             require_count("generations", self.generations, least=1)
         require_flag("recovery", self.recovery)
+        require_flag("accept_dataset", self.accept_dataset)
         for name, wanted in (
             ("ledger", LedgerPart),
             ("loader", StatePart),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ..errors import Holder
 from ..store.manifest import Kind
@@ -13,6 +13,8 @@ from ..store.manifest import Kind
 if TYPE_CHECKING:
     from ..barrier import WindowFigures
 
+
+Published = Literal["yes", "no", "unknown"]
 
 #: The parts of a save in the order in which they come.
 PHASES = ("queue", "drain", "window", "stage", "persist")
@@ -106,29 +108,52 @@ class PendingSave:
         self.window_seconds = window_seconds
         self._outcome: asyncio.Future[CheckpointInfo] = asyncio.get_running_loop().create_future()
         self._failure_seen = False
+        self._in_doubt = False
+        # Whoever asked for the save is still in the call that would raise its failure: nobody else is told meanwhile.
+        self.asked_for = False
 
     async def durable(self) -> CheckpointInfo:
         """Wait until the checkpoint is durable, or raise what prevented it. May be awaited any number of times."""
-        # `wait` leaves the outcome alone when the waiting task is cancelled; awaiting it would cancel it.
-        await asyncio.wait((self._outcome,))
+        await self.wait_done()
         self._failure_seen = True
         return self._outcome.result()
+
+    async def wait_done(self) -> None:
+        """Wait until the checkpoint is durable or has failed; raises nothing of it."""
+        # `wait` leaves the outcome alone when the waiting task is cancelled; awaiting it would cancel it.
+        await asyncio.wait((self._outcome,))
 
     @property
     def done(self) -> bool:
         """Whether `durable` would return or raise at once."""
         return self._outcome.done()
 
-    # -- for the checkpointer
+    @property
+    def published(self) -> Published | None:
+        """What became of it: "yes": durable. "no". "unknown": it failed after its rename, so a restart may find it.
+
+        None while it is not done.
+        """
+        if not self.done:
+            return None
+        if self._outcome.exception() is None:
+            return "yes"
+        return "unknown" if self._in_doubt else "no"
 
     @property
-    def unseen_failure(self) -> BaseException | None:
-        """The error of a save that failed without anybody having learnt of it."""
-        return self._outcome.exception() if self._outcome.done() and not self._failure_seen else None
+    def failure(self) -> BaseException | None:
+        """What prevented the checkpoint; None while it is being written, and once it is durable."""
+        return self._outcome.exception() if self._outcome.done() else None
+
+    def watch(self) -> None:
+        """The caller will look at `failure` itself: neither the next save nor `close()` raises it."""
+        self._failure_seen = True
+
+    # -- for the checkpointer
 
     def take_failure(self) -> BaseException | None:
-        """The unseen failure; it counts as seen from here on."""
-        failure = self.unseen_failure
+        """The failure unless somebody has learnt of it; it counts as seen from here on."""
+        failure = None if self._failure_seen else self.failure
         self._failure_seen = True
         return failure
 
@@ -136,8 +161,9 @@ class PendingSave:
         """The checkpoint is durable."""
         self._outcome.set_result(info)
 
-    def fail(self, error: BaseException) -> None:
-        """Nothing was published; the error is kept until somebody asks."""
+    def fail(self, error: BaseException, *, in_doubt: bool = False) -> None:
+        """Nothing was published, or it is `in_doubt`; the error is kept until somebody asks."""
+        self._in_doubt = in_doubt
         self._outcome.set_exception(error)
         # Read here so that asyncio does not report it as forgotten: the checkpointer keeps it and raises it.
         self._outcome.exception()

@@ -10,17 +10,20 @@ from dataclasses import dataclass, replace
 from traceback import clear_frames
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CleancutError
+from ..errors import CleancutError, DurabilityUnknown, InvariantViolated
 from ..store.checkpoint_store import CheckpointStore, Draft, Published
 from ..store.manifest import Count
 from ..store.staging import StagedDirectory
 from .artifacts import write_artifacts, write_progress
 from .capture import Captured, CapturedTrainer
+from .checks import Checked, first_problem
 from .documents import TRAINER_DIRECTORY
 from .pending import SaveStatistics
+from .validation import Documents
 from .writer_thread import WriterThread
 
 if TYPE_CHECKING:
+    from ..accounts import AccountsSnapshot
     from ..plane import DataPlane
     from ..trainer_state import TrainerState
 
@@ -54,6 +57,10 @@ class Publication:
     captured: Captured | CapturedTrainer
     plane: DataPlane
     trainer: TrainerState | None
+    known: AccountsSnapshot
+    """Accounts of which every prompt was found to be handed out: those of the save or the restore before."""
+    stamped: bool | None
+    """Whether the sampler stamps."""
 
     async def run(
         self, writer: WriterThread, staged: asyncio.Future[None], durable: Callable[[Written], None]
@@ -85,7 +92,9 @@ class Publication:
             return self.store.publish(self.draft, lambda staged: self._fill(staged, copies), durable)
         except BaseException as error:
             # Also said here: a program may end before anybody asks what became of the save.
-            if isinstance(error, Exception):
+            if isinstance(error, DurabilityUnknown):
+                _log.error("checkpoint %s is in doubt: %s", self.draft.name, error)
+            elif isinstance(error, Exception):
                 _log.error("checkpoint %s was not published: %s", self.draft.name, error)
             else:
                 _log.error("%s", _stopped(error, self.draft.name))
@@ -104,13 +113,29 @@ class Publication:
 
     def _fill(self, staged: StagedDirectory, copies: list[Any]) -> Mapping[str, Count]:
         if isinstance(self.captured, Captured):
-            counts = write_artifacts(self.captured, self.draft.identity, staged)
+            counts, written = write_artifacts(self.captured, self.draft.identity, staged)
+            self._require_restorable(counts, written, staged)
             self.plane.persist(self.captured.rows, staged.writer())
         else:
             counts = write_progress(self.captured, staged)
         if self.trainer is not None:
             self.trainer.persist(copies.pop(), staged.writer(TRAINER_DIRECTORY))
         return counts
+
+    def _require_restorable(
+        self, counts: Mapping[str, Count], written: Mapping[str, Any], staged: StagedDirectory
+    ) -> None:
+        """Publish nothing that a restore would refuse: retention would remove what it takes for older."""
+        assert isinstance(self.captured, Captured)
+        documents = Documents(self.draft.name, self.draft.manifest(counts, staged.records), **written)
+        problem = first_problem(Checked(documents, self.stamped, self.known, self.captured.ledger.accounts))
+        if problem is not None:
+            raise InvariantViolated(
+                f"{self.draft.name} was not published, since no restore would take it: {problem}. The parts of this "
+                "run contradict each other: likely causes are a part that is not the one attached, such as a second "
+                "buffer or ledger, or a batch that was drawn and not reserved. Those before it are untouched; mend "
+                "the program and resume from them."
+            )
 
 
 def _forget_locals(error: BaseException | None) -> None:

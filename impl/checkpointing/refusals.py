@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING
@@ -10,11 +11,15 @@ from ..arguments import require_abilities, require_flag, require_kind, require_s
 from ..barrier import CheckpointBarrier, Unset
 from ..errors import CheckpointIncompatible, UsageError
 from ..store.lock import WriterIdentity
-from .participants import BufferPart
+from .participants import BufferPart, Participants
+from .validation import identity_as_here
 
 if TYPE_CHECKING:
     from ..store.manifest import Identity
     from ..store.retention import Known
+
+
+_log = logging.getLogger("cleancut.checkpointer")
 
 
 def require_settings(
@@ -34,9 +39,10 @@ def require_settings(
         require_kind("identity", identity, WriterIdentity, "a WriterIdentity, or None")
 
 
-def require_choice(step: int | None, load_buffer: bool, trainer: object) -> None:
+def require_choice(step: int | None, load_buffer: bool, trainer: object, trainer_by_hand: bool) -> None:
     """Refuse what a restore cannot be asked for."""
     require_step(step)
+    require_flag("trainer_by_hand", trainer_by_hand)
     require_flag("load_buffer", load_buffer)
     require_trainer(trainer)
 
@@ -63,10 +69,42 @@ def require_still(barrier: CheckpointBarrier, buffer: BufferPart) -> None:
         )
 
 
-def require_own_directory(directory: str, newest: Known | None, identity: Identity | None) -> None:
+def require_empty(parts: Participants) -> None:
+    """Refuse a restore over work of this process, whose late results would be taken for those of what is restored."""
+    held = {
+        "pending prompts in the ledger": len(getattr(parts.ledger, "entries", ())),
+        "groups in the buffer": len(getattr(parts.buffer, "slots", ())),
+        "prompts in the spare pool": len(getattr(parts.pool, "spares", ())),
+    }
+    found = ", ".join(f"{count} {what}" for what, count in held.items() if count)
+    if found:
+        raise UsageError(
+            f"a restore was asked for while this process has work under way: {found}. What still generates would be "
+            "committed as a result of what is restored, made with other weights. Restore before anything is reserved, "
+            "in a fresh process or with fresh parts; nothing was changed."
+        )
+
+
+def require_own_directory(
+    directory: str, newest: Known | None, identity: Identity | None, accept_dataset: bool = False
+) -> None:
     """Refuse a directory that holds another run's checkpoints."""
-    if newest is not None and newest.identity != identity:
+    if newest is None:
+        return
+    if identity is None or identity_as_here(newest.identity, identity, accept_dataset) != identity:
         raise CheckpointIncompatible(
             f"{directory} holds checkpoints of another run: {newest.name} has {newest.identity}, this run has "
             f"{identity}. Saving here would remove them in time. Use another directory."
+        )
+
+
+def warn_of_another_life(directory: str, newest: Known | None) -> None:
+    """Say that a run which restored nothing saves beside checkpoints of its own identity; none of them will go."""
+    if newest is not None:
+        _log.warning(
+            "%s holds checkpoints of this run (newest: %s), and none was restored: a run is begun anew beside them, "
+            "and the next resume will take it. They count towards no limit and are not removed. If that is not meant, "
+            "end this run, move what it saves elsewhere and restore; else give it a directory of its own.",
+            directory,
+            newest.name,
         )

@@ -7,10 +7,11 @@ for the one before, with a notice; one that is whole and does not fit is an erro
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..dataset_identity import same_dataset
 from ..errors import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatible, CheckpointNotFound
 from ..in_words import none_valid
 from ..keys import Key
@@ -18,25 +19,22 @@ from ..slots import Slot
 from ..spare_pool import Spare
 from ..store.catalogue import Candidate, Catalogue, Skipped
 from ..store.checkpoint_store import CheckpointStore
-from ..store.manifest import Identity
+from ..store.manifest import AcceptedDataset, Identity, Manifest
 from ..store.reader import CheckpointReader, MemberReader
 from . import documents as doc
-from .believable import check_counts
+from .checks import Checked, require_whole
 from .ledger_documents import ledger_snapshot, spares_of
 from .participants import Counters, NoPool, Participants
 from .pending import CheckpointInfo
 from .validation import (
     Documents,
     as_pending,
-    check_cursor,
-    check_documents,
-    check_every_owner,
     check_identity,
-    check_settled,
     cursor_of,
     dropped_of,
     place_of,
     rebuilt_state,
+    require_place_for_spares,
     shortfalls_of,
     without_buffered,
 )
@@ -57,7 +55,8 @@ Read = TypeVar("Read")
 class Restored:
     """What a restore brought back.
 
-    `skipped` names what was passed over, with the reason: damaged newer checkpoints, leftovers, foreign files.
+    `skipped` names what was not taken, with the reason: damaged newer checkpoints, leftovers, foreign files. Of these
+    `passed_over` are newer than what was restored: damaged, or something else under the name of a checkpoint.
     `subtracted` are groups that ledger and buffer both held. `trainer` reads the trainer's files when the checkpoint
     has any and `restore` was not given a trainer to load them into. `notice` says what was not restored, in a run
     without recovery.
@@ -74,6 +73,12 @@ class Restored:
     subtracted: tuple[int, ...]
     trainer: DirectoryReader | None
     notice: str = ""
+    passed_over: tuple[Skipped, ...] = ()
+
+    def beside(self, skipped: tuple[Skipped, ...]) -> Restored:
+        """The same, with what was not taken."""
+        newer = tuple(entry for entry in skipped if entry.sequence is not None and entry.sequence > self.sequence)
+        return replace(self, skipped=skipped, passed_over=newer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,7 @@ class Expected:
 
     identity: Identity
     sampler_state: Any
+    stamped: bool | None
     loader_state: Any
     check_loader: Callable[[Any], None]
     check_sampler: Callable[[Any], None]
@@ -89,6 +95,7 @@ class Expected:
     check_fits: Callable[[int], None]
     has_pool: bool
     plane: DataPlane
+    accept_dataset: bool
 
     @classmethod
     def of(cls, parts: Participants, identity: Identity) -> Expected:
@@ -96,6 +103,7 @@ class Expected:
         return cls(
             identity=identity,
             sampler_state=parts.sampler.state(),
+            stamped=getattr(parts.sampler, "stamped", None),
             loader_state=parts.loader.state(),
             check_loader=getattr(parts.loader, "check_state", _not_checked),
             check_sampler=getattr(parts.sampler, "check_state", _not_checked),
@@ -103,6 +111,7 @@ class Expected:
             check_fits=parts.buffer.check_fits,
             has_pool=not isinstance(parts.pool, NoPool),
             plane=parts.buffer.plane,
+            accept_dataset=parts.accept_dataset,
         )
 
 
@@ -112,6 +121,7 @@ class Plan:
 
     restored: Restored
     anchor: str
+    run: str | None
     fence: int
     counters: Counters
     sampler_state: Any
@@ -121,6 +131,7 @@ class Plan:
     rows: Any
     ledger: LedgerSnapshot
     trainer: DirectoryReader | None
+    accepted: tuple[AcceptedDataset, ...]
 
     def put_into_place(
         self, barrier: CheckpointBarrier, parts: Participants, cut: Cut, trainer: TrainerState | None
@@ -130,14 +141,14 @@ class Plan:
 
 
 def read_plan(
-    store: CheckpointStore, expected: Expected, step: int | None, load_buffer: bool, *, with_trainer: bool
+    store: CheckpointStore, expected: Expected, step: int | None, load_buffer: bool, *, with_trainer: bool | None
 ) -> Plan | None:
     """Choose, read and validate; None if there is no checkpoint at all. On the writer thread; changes nothing."""
     found = newest_readable(store, step, lambda reader: _plan(store, reader, expected, load_buffer, with_trainer))
     if found is None:
         return None
     plan, skipped = found
-    return replace(plan, restored=replace(plan.restored, skipped=skipped))
+    return replace(plan, restored=plan.restored.beside(skipped))
 
 
 def newest_readable(
@@ -148,6 +159,7 @@ def newest_readable(
     None if there is no checkpoint at all.
     """
     catalogue = store.catalogue()
+    _require_some(catalogue, store.root)
     if not catalogue.candidates:
         return None
     damaged: list[Skipped] = []
@@ -158,16 +170,21 @@ def newest_readable(
             if step is not None:
                 raise
             _log.warning("%s is passed over for the checkpoint before: %s", candidate.name, error)
-            damaged.append(Skipped(candidate.name, str(error)))
+            damaged.append(Skipped(candidate.name, str(error), candidate.sequence, candidate.step))
         else:
+            for entry in catalogue.ignored_above(candidate.sequence, step):
+                _log.warning("%s is passed over for %s: it is %s", entry.name, candidate.name, entry.reason)
             return result, (*damaged, *catalogue.ignored)
+    damaged += catalogue.ignored_above(0)
     raise _none_valid(store.root, damaged)
 
 
 def newest_valid(store: CheckpointStore) -> CheckpointInfo | None:
     """The newest checkpoint that looks whole; see `Checkpointer.latest`."""
     damaged: list[Skipped] = []
-    for candidate in store.catalogue().candidates:
+    catalogue = store.catalogue()
+    _require_some(catalogue, store.root)
+    for candidate in catalogue.candidates:
         try:
             reader = store.reader(candidate.name)
             reader.check_lengths()
@@ -180,6 +197,19 @@ def newest_valid(store: CheckpointStore) -> CheckpointInfo | None:
     if damaged:
         raise _none_valid(store.root, damaged)
     return None
+
+
+def accepted_by(manifest: Manifest, expected: Expected) -> tuple[AcceptedDataset, ...]:
+    """The changes of the dataset in the lineage of a checkpoint, with the one that this restore accepts, if it does."""
+    saved, here = manifest.identity.dataset_digest, expected.identity.dataset_digest
+    if same_dataset(saved, here):
+        return manifest.accepted
+    _log.warning(
+        "%s was saved with another dataset of as many rows, which is accepted: what is trained from here on comes from "
+        "this one, and finished rows in the buffer from that one. Later manifests name the change in `accepted`.",
+        manifest.name,
+    )
+    return (*manifest.accepted, AcceptedDataset(manifest.name, saved))
 
 
 def put_into_place(
@@ -237,6 +267,11 @@ def _asked_for(catalogue: Catalogue, step: int | None, root: str) -> tuple[Candi
     for candidate in catalogue.candidates:
         if candidate.step == step:
             return (candidate,)
+    for entry in catalogue.ignored_above(0, step):
+        raise CheckpointDamaged(
+            f"{root}/{entry.name} is {entry.reason}. Somebody moved the checkpoint away or put this there. Bring the "
+            "directory itself back under its name, or name another step."
+        )
     there = ", ".join(str(candidate.step) for candidate in catalogue.candidates)
     raise CheckpointNotFound(
         f"{root} has no checkpoint of step {step}; it has the steps {there}, the newest first. It was never saved, or "
@@ -245,27 +280,33 @@ def _asked_for(catalogue: Catalogue, step: int | None, root: str) -> tuple[Candi
 
 
 def _plan(
-    store: CheckpointStore, reader: CheckpointReader, expected: Expected, load_buffer: bool, with_trainer: bool
+    store: CheckpointStore, reader: CheckpointReader, expected: Expected, load_buffer: bool, with_trainer: bool | None
 ) -> Plan:
     manifest = reader.manifest
-    check_identity(reader.name, manifest.identity, expected.identity)
+    check_identity(reader.name, manifest.identity, expected.identity, expected.accept_dataset)
     if manifest.kind == "trainer":
         raise CheckpointIncompatible(
             f"{reader.name} was saved by a run without recovery and holds the trainer's state alone: the prompts in "
             "flight, the buffer and the place in the data were not saved and are not recoverable. Resume with "
             "recovery=False to take up the trainer and begin the data anew, or restore an earlier full save."
         )
+    if manifest.identity.groups_per_step is None and expected.identity.groups_per_step is not None:
+        _log.info("%s does not say how many groups made a step, so that is not compared with this run's", reader.name)
     documents = read_documents(reader)
-    check_documents(documents, has_pool=expected.has_pool)
+    if not expected.has_pool:
+        require_place_for_spares(documents)
+    require_whole(Checked(documents, expected.stamped))
     sampler_state = rebuilt_state(documents.sampler.state, expected.sampler_state, f"{reader.name}/{doc.SAMPLER}")
-    loader_state = rebuilt_state(documents.loader.state, expected.loader_state, f"{reader.name}/{doc.LOADER}")
-    check_cursor(documents, sampler_state)
+    # What names the data is in the state of the loader as well, and was looked at in the manifest.
+    saved_loader = {**documents.loader.state}
+    if "dataset_digest" in saved_loader:
+        saved_loader["dataset_digest"] = expected.identity.dataset_digest
+    loader_state = rebuilt_state(saved_loader, expected.loader_state, f"{reader.name}/{doc.LOADER}")
     expected.check_sampler(sampler_state)
     expected.check_loader(loader_state)
     counters = Counters(documents.trainer.version, documents.trainer.step, dict(documents.trainer.budgets))
     expected.check_counters(counters)
     entries, subtracted = without_buffered(documents)
-    in_ledger_alone = entries
     slots: tuple[Slot, ...] = ()
     next_admission = documents.trainer.next_admission
     if load_buffer:
@@ -273,13 +314,7 @@ def _plan(
         expected.check_fits(len(slots))
     else:
         entries, next_admission = as_pending(documents.buffer.slots, entries, next_admission)
-    try:
-        ledger = ledger_snapshot(entries, documents.trainer, next_admission)
-    except CheckpointCorrupt as error:
-        raise CheckpointCorrupt(f"{reader.name}: {error}") from error
-    check_settled(documents, ledger.accounts)
-    check_every_owner(documents, in_ledger_alone, ledger.accounts)
-    check_counts(documents, ledger.accounts.trained_count)
+    ledger = ledger_snapshot(entries, documents.trainer, next_admission)
     rows = expected.plane.read(reader.reader(), tuple(slot.group for slot in slots))
     reader.verify()
     trainer = trainer_files(store, reader, with_trainer)
@@ -298,6 +333,7 @@ def _plan(
     return Plan(
         restored=restored,
         anchor=manifest.anchor or reader.name,
+        run=manifest.run,
         fence=manifest.fence,
         counters=counters,
         sampler_state=sampler_state,
@@ -307,6 +343,7 @@ def _plan(
         rows=rows,
         ledger=ledger,
         trainer=trainer,
+        accepted=accepted_by(manifest, expected),
     )
 
 
@@ -333,13 +370,23 @@ def _slot(slot: doc.SlotDocument) -> Slot:
     return Slot(slot.group, Key(slot.epoch, slot.index), slot.step, slot.weight, ready=True)
 
 
-def trainer_files(store: CheckpointStore, reader: CheckpointReader, wanted: bool) -> MemberReader | None:
-    """The trainer's files: of this checkpoint, or of the full save that a rollout snapshot is anchored on."""
+def trainer_files(store: CheckpointStore, reader: CheckpointReader, wanted: bool | None) -> MemberReader | None:
+    """The trainer's files: of this checkpoint, or of the full save that a rollout snapshot is anchored on.
+
+    `wanted`: True, there must be some, to load into a trainer; False, there must be none; None, somebody takes what
+    there is.
+    """
     owner = reader
     if reader.manifest.anchor is not None:
         owner = store.reader(reader.manifest.anchor)
         owner.verify(f"{doc.TRAINER_DIRECTORY}/")
     if any(member.startswith(f"{doc.TRAINER_DIRECTORY}/") for member in owner.manifest.files):
+        if wanted is False:
+            raise CheckpointIncompatible(
+                f"{owner.name} holds a trainer's state, and no trainer was given to load it into. The run would go on "
+                f"at step {reader.manifest.step} with a model that has not seen the steps before. Give trainer=, or "
+                "restore with checkpointer.restore() and load `Restored.trainer` by hand. Nothing was changed."
+            )
         return owner.reader(doc.TRAINER_DIRECTORY)
     if wanted:
         raise CheckpointIncompatible(
@@ -349,8 +396,16 @@ def trainer_files(store: CheckpointStore, reader: CheckpointReader, wanted: bool
     return None
 
 
-def _none_valid(root: str, damaged: list[Skipped]) -> CheckpointCorrupt:
-    reasons = " ".join(entry.reason for entry in damaged)
+def _require_some(catalogue: Catalogue, root: str) -> None:
+    """Refuse a directory in which every name of a checkpoint stands for something else: there was a run."""
+    if not catalogue.candidates and (ignored := catalogue.ignored_above(0)):
+        raise _none_valid(root, ignored)
+
+
+def _none_valid(root: str, damaged: Sequence[Skipped]) -> CheckpointCorrupt:
+    reasons = " ".join(
+        entry.reason if entry.name in entry.reason else f"{entry.name} is {entry.reason}." for entry in damaged
+    )
     return CheckpointCorrupt(
         f"{root}: {none_valid(len(damaged))}. {reasons} To begin anew here would bury the run: look at "
         f"the disk with `python -m impl fsck {root}`, bring a copy back, or use another directory."

@@ -58,11 +58,15 @@ class SaveLog:
         self._bytes += figures.bytes
         pending.succeed(info)
 
-    def failed(self, pending: PendingSave, error: BaseException) -> None:
-        """The save published nothing."""
+    def failed(self, pending: PendingSave, error: BaseException, *, in_doubt: bool) -> None:
+        """The save published nothing, or with `in_doubt` what it published may be lost at a power cut."""
         self._failed += 1
         self._last_failed = pending
-        pending.fail(error)
+        pending.fail(error, in_doubt=in_doubt)
+
+    def not_begun(self) -> None:
+        """A save failed before its window was over, as at the drain limit; whoever asked for it is told."""
+        self._failed += 1
 
     def skipped(self) -> None:
         """A rollout snapshot was not taken."""
@@ -70,9 +74,11 @@ class SaveLog:
 
     def raise_unseen_failure(self) -> None:
         """Raise the error of the last save that failed, unless somebody has got it from `durable` or from here."""
-        failed, self._last_failed = self._last_failed, None
-        failure = failed.take_failure() if failed is not None else None
-        if failed is not None and failure is not None:
+        failed = self._last_failed
+        if failed is None or failed.asked_for:
+            return
+        self._last_failed = None
+        if (failure := failed.take_failure()) is not None:
             failure.add_note(f"Raised here because {failed.name} failed in the background and nobody had asked.")
             raise failure
 

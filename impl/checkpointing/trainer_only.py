@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from ..errors import CheckpointCorrupt, CheckpointIncompatible
 from ..store.checkpoint_store import CheckpointStore
-from ..store.manifest import Identity
+from ..store.manifest import AcceptedDataset
 from ..store.reader import CheckpointReader
 from . import documents as doc
-from .believable import check_progress
+from .checks import check_progress
 from .participants import Counters, Participants
-from .restoring import Restored, newest_readable, trainer_files
+from .restoring import Expected, Restored, accepted_by, newest_readable, trainer_files
 from .validation import check_identity, cursor_of, dropped_of, place_of, shortfalls_of
 
 if TYPE_CHECKING:
@@ -35,10 +35,12 @@ class TrainerPlan:
 
     restored: Restored
     anchor: str
+    run: str | None
     fence: int
     counters: Counters
     cursor: int | None
     trainer: DirectoryReader | None
+    accepted: tuple[AcceptedDataset, ...]
 
     def put_into_place(
         self, barrier: CheckpointBarrier, parts: Participants, cut: Cut, trainer: TrainerState | None
@@ -48,17 +50,17 @@ class TrainerPlan:
 
 
 def read_trainer_plan(
-    store: CheckpointStore, identity: Identity, step: int | None, *, with_trainer: bool
+    store: CheckpointStore, expected: Expected, step: int | None, *, with_trainer: bool | None
 ) -> TrainerPlan | None:
     """Choose, read and validate; None if there is no checkpoint at all. On the writer thread; changes nothing.
 
     A full save and a rollout snapshot serve as well: their trainer is taken up and their prompts are left.
     """
-    found = newest_readable(store, step, lambda reader: _plan(store, reader, identity, with_trainer))
+    found = newest_readable(store, step, lambda reader: _plan(store, reader, expected, with_trainer))
     if found is None:
         return None
     plan, skipped = found
-    return dataclasses.replace(plan, restored=dataclasses.replace(plan.restored, skipped=skipped))
+    return dataclasses.replace(plan, restored=plan.restored.beside(skipped))
 
 
 def put_trainer_into_place(
@@ -100,9 +102,11 @@ def put_trainer_into_place(
     )
 
 
-def _plan(store: CheckpointStore, reader: CheckpointReader, identity: Identity, with_trainer: bool) -> TrainerPlan:
+def _plan(
+    store: CheckpointStore, reader: CheckpointReader, expected: Expected, with_trainer: bool | None
+) -> TrainerPlan:
     manifest = reader.manifest
-    check_identity(reader.name, manifest.identity, identity)
+    check_identity(reader.name, manifest.identity, expected.identity, expected.accept_dataset)
     files = reader.reader()
     if manifest.kind == "trainer":
         progress = files.read_document(doc.PROGRESS, doc.ProgressDocument)
@@ -133,4 +137,5 @@ def _plan(store: CheckpointStore, reader: CheckpointReader, identity: Identity, 
         "the data begins anew.",
     )
     anchor = manifest.anchor or reader.name
-    return TrainerPlan(restored, anchor, manifest.fence, Counters(version, step), cursor, taken)
+    counters, accepted = Counters(version, step), accepted_by(manifest, expected)
+    return TrainerPlan(restored, anchor, manifest.run, manifest.fence, counters, cursor, taken, accepted)

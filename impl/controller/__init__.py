@@ -2,7 +2,7 @@
 
 from .config import ControllerConfig, classify_failure
 from .controller import Controller
-from .report import Failure, RestoredFrom, RunReport
+from .report import Failure, RestoredFrom, RunReport, SaveFailure
 from .train_batch import GenerationRequest, TrainBatch, TrainGroup
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "GenerationRequest",
     "RestoredFrom",
     "RunReport",
+    "SaveFailure",
     "TrainBatch",
     "TrainGroup",
     "classify_failure",

@@ -12,6 +12,7 @@ import contextvars
 import inspect
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 from ..errors import UsageError
@@ -20,13 +21,17 @@ from ..plane import Rows
 from ..seen_out import seen_out
 
 
+def _nothing() -> None:
+    """For whoever does not want to be told."""
+
+
 class UserFunction:
     """`generate` or `train`, called in one way whether it is a coroutine function or not.
 
     A synchronous function has threads of its own, so that blocked generations cannot keep a train step waiting; they
     are made at the first call. A thread cannot be interrupted. With `see_out` a cancelled call waits for the end of the
     function before it lets the cancellation pass, as what changes a model has to; without, the thread is left to itself
-    and its late result is discarded.
+    and its late result is discarded. `over` says when that thread has ended.
     """
 
     def __init__(self, name: str, function: Callable[[Any], Any], *, threads: int, see_out: bool) -> None:
@@ -41,29 +46,66 @@ class UserFunction:
         self._see_out = see_out
         self._executor: ThreadPoolExecutor | None = None
 
-    async def __call__(self, argument: object) -> Any:
-        """Call the function and return its result."""
-        if is_asynchronous(self._function):
+    async def __call__(
+        self, argument: object, *, begun: Callable[[], None] = _nothing, over: Callable[[], None] = _nothing
+    ) -> Any:
+        """Call the function and return its result.
+
+        `begun` is called on the loop when the function begins, and not at all when the call is cancelled while it waits
+        for a thread. `over` is called on the loop once for every call: when both this and the thread have ended, which
+        is long after a cancellation where the thread works on.
+        """
+        if not is_asynchronous(self._function):
+            return await self._call_in_thread(argument, begun, over)
+        try:
+            begun()
             return await self._function(argument)
+        finally:
+            over()
+
+    async def _call_in_thread(self, argument: object, begun: Callable[[], None], over: Callable[[], None]) -> Any:
         if self._executor is None:
             self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix=f"cleancut-{self._name}")
-        context = contextvars.copy_context()
+        context, loop = contextvars.copy_context(), asyncio.get_running_loop()
+        going_on = 2  # this call, and the thread
+
+        def one_has_ended() -> None:
+            nonlocal going_on
+            going_on -= 1
+            if not going_on:
+                over()
+
+        def on_loop(function: Callable[[], None]) -> None:
+            # A loop that is closed has nobody who waits.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(function)
 
         def in_thread() -> Any:
+            on_loop(begun)
             try:
                 return context.run(self._function, argument)
             except StopIteration as error:
                 # A future cannot carry it: the waiter would never be woken.
                 raise RuntimeError(f"{self._name} raised StopIteration") from error
 
-        running = asyncio.get_running_loop().run_in_executor(self._executor, in_thread)
-        if self._see_out and (cancellation := await seen_out(running)) is not None:
-            if not running.cancelled():
-                # Whatever it ended with, the caller is on its way out; asking keeps it from being called unseen.
-                running.exception()
-            raise cancellation
-        result = await running
-        return await result if inspect.isawaitable(result) else result
+        try:
+            work = self._executor.submit(in_thread)
+        except BaseException:
+            over()
+            raise
+        # Also called for work that is cancelled before a thread takes it, which then never begins.
+        work.add_done_callback(lambda _: on_loop(one_has_ended))
+        try:
+            running = asyncio.wrap_future(work)
+            if self._see_out and (cancellation := await seen_out(running)) is not None:
+                if not running.cancelled():
+                    # Whatever it ended with, the caller is on its way out; asking keeps it from being called unseen.
+                    running.exception()
+                raise cancellation
+            result = await running
+            return await result if inspect.isawaitable(result) else result
+        finally:
+            one_has_ended()
 
     def close(self) -> None:
         """Start no further call; threads that are in one end with it."""

@@ -34,11 +34,15 @@ class ControllerConfig:
     resume: Resume = "auto"
     #: Whether the rows in the checkpoint are used; without them every buffered group is generated again.
     load_buffer: bool = True
+    #: Whether a checkpoint is restored whose dataset had other content, with as many rows. Each manifest from then on
+    #: names the change, so leave it False again once a checkpoint was made.
+    accept_dataset: bool = False
     #: Generations in a group: the first dimension of every tensor that `generate` returns. None: not checked.
     generations: int | None = None
-    #: Slots of the replay buffer that the controller makes; None takes what the sampler needs.
+    #: Slots of the replay buffer that the controller makes. None: what the sampler needs; with the windowed sampler a
+    #: step for each version in its window, so that one generation that hangs does not keep it from moving.
     capacity: int | None = None
-    #: How many generations run at once.
+    #: How many generations run at once, those included that were given up and work on in their thread.
     max_in_flight: int = 64
     #: The run ends when this many train steps have been done, over all its restarts. None: at the end of the data.
     max_steps: int | None = None
@@ -60,13 +64,20 @@ class ControllerConfig:
     #: A rollout snapshot (the groups that are finished, without the trainer) after this many seconds, while the trainer
     #: is in the step after a full save that is durable; a crash then repeats less generation. None: none are taken.
     snapshot_period: float | None = None
+    #: How many saves in a row may fail before the next failure ends the run; snapshots are counted apart. What would do
+    #: harm ends it at once: another owner of the directory, committed rows that were changed, a broken rule. A save is
+    #: tried again when the next is due, and not before `backoff` seconds, which double with each failure; the last
+    #: save of a run as soon as these are over. 0: the first failure ends the run.
+    failed_saves_tolerated: int = 3
     #: How often a group is tried again after a transient failure, and after one that lies in its data.
     transient_retries: int = 5
     data_retries: int = 1
-    #: Seconds before the first retry; doubles with each failure of the group, up to `backoff_limit`.
+    #: Seconds before the first retry, of a group or of a save; doubles with each failure, up to `backoff_limit`.
     backoff: float = 1.0
     backoff_limit: float = 60.0
-    #: Seconds an attempt may take; then it counts as a transient failure. None: no limit.
+    #: Seconds an attempt may take from its beginning; then it counts as a transient failure. A `generate` in a thread
+    #: cannot be interrupted: the thread works on, keeps its place in `max_in_flight`, and its result is not used. None:
+    #: no limit.
     attempt_timeout: float | None = None
     #: Tells transient failures from those that lie in the data.
     classify: Callable[[BaseException], Cause] = classify_failure
@@ -76,14 +87,14 @@ class ControllerConfig:
     stall_timeout: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("recovery", "load_buffer", "borrow"):
+        for name in ("recovery", "load_buffer", "accept_dataset", "borrow"):
             self._require(name, isinstance(getattr(self, name), bool), "True or False")
         self._choice("resume", ("auto", "must", "never"))
         self._choice("remainder", ("train", "drop"))
         for name in ("generations", "capacity", "max_steps", "save_period"):
             self._whole(name, least=1, optional=True)
         self._whole("max_in_flight", least=1)
-        for name in ("transient_retries", "data_retries", "spares"):
+        for name in ("transient_retries", "data_retries", "spares", "failed_saves_tolerated"):
             self._whole(name, least=0)
         for name in ("backoff", "backoff_limit"):
             self._seconds(name, optional=False, positive=False)
@@ -96,7 +107,7 @@ class ControllerConfig:
         self._require("classify", callable(self.classify), "a function of an exception")
 
     def delay_before(self, failures: int) -> float:
-        """Seconds to wait before the next attempt of a group that failed `failures` times."""
+        """Seconds to wait before the next attempt of a group, or of a save, that failed `failures` times."""
         # The exponent is bounded so that a long series of failures cannot overflow.
         return min(self.backoff * float(2 ** min(failures - 1, 32)), self.backoff_limit)
 

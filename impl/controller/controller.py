@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,7 @@ from .generation import Generation
 from .parts import RunParts
 from .report import RestoredFrom, RunReport
 from .rollout_pump import RolloutPump
-from .saves import SaveSchedule
+from .saves import SaveFailures, SaveSchedule
 from .snapshots import SnapshotSchedule
 from .supervisor import RunTask, Supervisor
 from .train_batch import GenerationRequest, TrainBatch
@@ -98,7 +97,8 @@ class Controller:
             self.barrier = buffer.barrier if buffer is not None else CheckpointBarrier()
         self.ledger = buffer.ledger if buffer is not None and buffer.ledger is not None else Ledger(self.barrier)
         if buffer is None:
-            buffer = self._own_buffer(sampler.capacity_needed(loader.batch_size))
+            default = getattr(sampler, "default_capacity", sampler.capacity_needed)
+            buffer = self._own_buffer(default(loader.batch_size))
         self.buffer = buffer
         self.pool = SparePool()
         self._parts = RunParts(self.barrier, self.ledger, loader, sampler, buffer, self.pool, self.config)
@@ -113,14 +113,17 @@ class Controller:
                 counters=self.progress,
                 generations=self.config.generations,
                 recovery=self.config.recovery,
+                accept_dataset=self.config.accept_dataset,
             )
         self._tell_tracer()
         self._supervisor = Supervisor()
         self.generation = Generation(self._parts, self._generate, self._supervisor)
-        self._saves = SaveSchedule(self._parts, self._checkpointer, trainer)
+        self.save_failures = SaveFailures(self._parts)
+        self._saves = SaveSchedule(self._parts, self._checkpointer, trainer, self.save_failures)
         self._snapshots = SnapshotSchedule(self._parts, self._checkpointer, self._saves)
         self.rollout_pump = RolloutPump(self._parts, self.generation)
         self.train_pump = TrainPump(self._parts, self._train, self._saves, self.generation, self._supervisor)
+        self._watchdog: RunTask | None = None
         self._restored: RestoredFrom | None = None
         self._started = False
 
@@ -243,7 +246,7 @@ class Controller:
                 f"trainer: none was given, and {restored.name} holds a trainer's state. The run would go on at step "
                 f"{restored.step} with a model that has not seen the steps before; give the trainer of the saved run."
             )
-        phases = Counter(entry.phase for entry in self.ledger.entries.values())
+        phases = self.ledger.phase_counts
         self._restored = RestoredFrom(
             name=restored.name,
             step=restored.step,
@@ -252,6 +255,7 @@ class Controller:
             buffered=len(self.buffer.slots),
             notice=restored.notice,
             spares=len(self.pool),
+            passed_over=restored.passed_over,
         )
 
     def _start_pumps(self) -> list[RunTask]:
@@ -263,15 +267,21 @@ class Controller:
         ]
         watchdog = Watchdog(self._parts, self._describe, lambda: self._saves.in_progress)
         if watchdog.wanted:
-            tasks.append(self._supervisor.start(watchdog.run(), "watchdog"))
+            self._watchdog = self._supervisor.start(watchdog.run(), "watchdog")
+            tasks.append(self._watchdog)
         if self._snapshots.wanted:
             tasks.append(self._supervisor.start(self._snapshots.run(), "snapshots"))
         return tasks
 
     async def _end(self, tasks: list[RunTask], error: BaseException | None) -> None:
-        """Stop the pumps, see accepted rows committed, and save the end of a run that succeeded."""
+        """Stop the pumps, see accepted rows committed, and save the end of a run that succeeded.
+
+        The watchdog stays until nothing of the user's runs any more: what ignores its cancellation is reported.
+        """
         self._saves.stop()
         train, *others = tasks or (None,)
+        watchdogs = [task for task in others if task is self._watchdog]
+        others = [task for task in others if task is not self._watchdog]
         for task in others:
             self._supervisor.cancel(task)
         await self._supervisor.wait_ended(*others)
@@ -279,6 +289,9 @@ class Controller:
         if train is not None:
             self._supervisor.cancel(train)
             await self._supervisor.wait_ended(train)
+        for task in watchdogs:
+            self._supervisor.cancel(task)
+        await self._supervisor.wait_ended(*watchdogs)
         if error is None and self._supervisor.error is None:
             await self._saves.save_last()
         else:
@@ -311,9 +324,10 @@ class Controller:
             dropped=dict(sorted(accounts.dropped_counts.items())),
             trained_now=self._parts.trained_now,
             restored=self._restored,
-            saves=self._saves.begun,
+            saves=self._saves.published,
             windows=self.barrier.statistics().window,
             failures=tuple(self._parts.failures),
             recovery=self.config.recovery,
             snapshots=self._snapshots.taken,
+            save_failures=tuple(self.save_failures.all),
         )

@@ -4,6 +4,10 @@
         └ failed → fail_attempt ─ budget left → backoff (no permit) → permit → retry → attempt
                               └ budget used up → shrink, or a permit → substitute, borrow (see `replacement`)
 
+An in-flight permit is back when the work is over, and not when it was given up: `generate` in a thread cannot be
+interrupted, and what works is in flight. So there are never more threads at work than permits, and an attempt that has
+a permit finds a thread.
+
 A group that was given up meanwhile (too old) has no slot any more; every section here looks for the slot first and
 leaves quietly without it. Attempts of one group follow each other in one task, so a late result of an earlier attempt
 cannot be taken for a later one's.
@@ -13,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
@@ -46,6 +51,9 @@ class Generation:
         self._committing: dict[GroupId, None] = {}
         # Groups that wait for their next attempt, without an in-flight permit.
         self._backing_off: dict[GroupId, None] = {}
+        # Invariant: a permit in here is given back when the call of `generate` that it was taken for is over, and by
+        # nobody before. A thread works on when its attempt has timed out, or its group was given up.
+        self._at_work: dict[Permit, GroupId] = {}
 
     @property
     def running(self) -> tuple[GroupId, ...]:
@@ -58,7 +66,7 @@ class Generation:
         return (
             f"generation: {counted(len(self._tasks), 'group')} {list(self._tasks)}; waiting for a retry: "
             f"{list(self._backing_off)}; with rows to commit: {list(self._committing)}; in-flight permits: {pool.free} "
-            f"of {pool.capacity} free, {pool.waiting} waited for"
+            f"of {pool.capacity} free, {pool.waiting} waited for; generate is at work on {list(self._at_work.values())}"
         )
 
     def start(self, group: GroupId, prompt: Any, permit: Permit) -> None:
@@ -66,7 +74,7 @@ class Generation:
 
         def ended() -> None:
             # A task that was cancelled before its first step has run no handler of its own.
-            permit.give_back()
+            self._give_back(permit)
             del self._tasks[group]
 
         self._tasks[group] = self._supervisor.start(self._run(group, prompt, permit), f"generate-{group}", ended)
@@ -78,12 +86,35 @@ class Generation:
             self._supervisor.cancel(task)
 
     async def close(self) -> None:
-        """Cancel what still generates, and wait for everything; accepted rows are committed first."""
+        """Cancel what still generates, and wait for everything; accepted rows are committed first.
+
+        A thread is not waited for: it cannot be told to end, and what it returns is not used.
+        """
         tasks = dict(self._tasks)
         for group, task in tasks.items():
             if group not in self._committing:
                 self._supervisor.cancel(task)
         await self._supervisor.wait_ended(*tasks.values())
+        if self._at_work:
+            logger.warning(
+                "The run is over, and generate still works in threads on group(s) %s. What it returns is not used; the "
+                "program cannot end before these threads do. Give what generate waits for a time limit of its own.",
+                list(self._at_work.values()),
+            )
+
+    def _give_back(self, permit: Permit) -> None:
+        if permit not in self._at_work:
+            permit.give_back()
+
+    def _lend(self, permit: Permit, group: GroupId) -> Callable[[], None]:
+        """Let the permit belong to the call of `generate` that is about to begin; call the result when it is over."""
+        self._at_work[permit] = group
+
+        def over() -> None:
+            del self._at_work[permit]
+            permit.give_back()
+
+        return over
 
     # -- one group ------------------------------------------------------------------------------------------------
 
@@ -104,7 +135,7 @@ class Generation:
         while True:
             failure: BaseException | None = None
             try:
-                result = await self._attempt(group, prompt)
+                result = await self._attempt(group, prompt, permit)
             except asyncio.CancelledError as error:
                 if _being_cancelled():
                     raise
@@ -114,7 +145,7 @@ class Generation:
                     raise asyncio.CancelledError(f"generate answered its cancellation with {error!r}") from error
                 failure = error
             finally:
-                permit.give_back()
+                self._give_back(permit)
             if failure is None:
                 return check_rows(result, self._parts.config.generations)
             delay = await self.fail_attempt(group, failure)
@@ -134,7 +165,8 @@ class Generation:
                 permit.give_back()
                 raise
 
-    async def _attempt(self, group: GroupId, prompt: Any) -> Any:
+    async def _attempt(self, group: GroupId, prompt: Any, permit: Permit) -> Any:
+        """One call of `generate`; its time limit begins with the work, so none is up before anything was attempted."""
         parts = self._parts
         slot = parts.buffer.slots[group]
         request = GenerationRequest(
@@ -146,10 +178,33 @@ class Generation:
             version=slot.weight,
             attempt=parts.ledger.entries[group].attempt,
         )
-        if parts.config.attempt_timeout is None:
-            return await self._generate(request)
-        async with asyncio.timeout(parts.config.attempt_timeout):
-            return await self._generate(request)
+        seconds, loop = parts.config.attempt_timeout, asyncio.get_running_loop()
+        if seconds is None:
+            return await self._generate(request, over=self._lend(permit, group))
+        limit, ended = asyncio.timeout(None), False
+
+        def begun() -> None:
+            if not ended:
+                limit.reschedule(loop.time() + seconds)
+
+        try:
+            async with limit:
+                try:
+                    return await self._generate(request, begun=begun, over=self._lend(permit, group))
+                finally:
+                    ended = True
+        except Exception as error:
+            if not limit.expired():
+                raise
+            # Also where `generate` has answered the end of its time with an error of its own.
+            raise TimeoutError(
+                f"generate has not ended within attempt_timeout, {seconds:g} s"
+                + (
+                    "; its thread works on, and keeps its in-flight permit until it ends"
+                    if permit in self._at_work
+                    else ""
+                )
+            ) from error
 
     # -- actions --------------------------------------------------------------------------------------------------
 

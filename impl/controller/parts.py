@@ -75,6 +75,4 @@ class RunParts:
 
     def occupants(self, step: int) -> tuple[GroupId, ...]:
         """The living groups stamped with `step`, in the ledger or in the buffer."""
-        pending = self.ledger.groups_of_step(step)
-        buffered = (group for group, slot in self.buffer.slots.items() if slot.step == step)
-        return tuple(dict.fromkeys((*pending, *buffered)))
+        return tuple(dict.fromkeys((*self.ledger.groups_of_step(step), *self.buffer.groups_of_step(step))))

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from ..barrier.statistics import Durations
     from ..keys import GroupId, Key
+    from ..store.catalogue import Skipped
     from .config import Cause
 
 #: "exhausted": every prompt was trained or dropped. "steps_reached": max_steps are done, the rest is in the checkpoint.
 Outcome = Literal["exhausted", "steps_reached"]
+#: "full": with the trainer's state, where there is one. "rollout": a snapshot between full saves.
+SaveKind = Literal["full", "rollout"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,18 @@ class Failure:
     cause: Cause
     error: str
     #: Whether the group was given up with it.
+    final: bool
+
+
+@dataclass(frozen=True)
+class SaveFailure:
+    """One save that published nothing. The run went on, unless this is the one that it ended with."""
+
+    kind: SaveKind
+    #: The trainer's version when the failure was learnt of.
+    version: int
+    error: str
+    #: Whether the run ended with it.
     final: bool
 
 
@@ -42,6 +57,8 @@ class RestoredFrom:
     notice: str = ""
     #: Prompts in the spare pool.
     spares: int = 0
+    #: What is newer and was not taken, with the reason: damaged, or something else under the name of a checkpoint.
+    passed_over: tuple[Skipped, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,6 +82,8 @@ class RunReport:
     #: How long the windows were in which all writers stood still, in seconds.
     windows: Durations
     failures: tuple[Failure, ...] = ()
-    #: Rollout snapshots this process took.
+    #: Rollout snapshots this process published.
     snapshots: int = 0
     recovery: bool = True
+    #: Saves and snapshots of this process that failed. Its last save did not, or there would be no report.
+    save_failures: tuple[SaveFailure, ...] = ()

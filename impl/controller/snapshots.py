@@ -35,13 +35,21 @@ class SnapshotSchedule:
         return self._checkpointer is not None and self._parts.config.snapshot_period is not None
 
     async def run(self) -> None:
-        """Take one whenever the period has gone by and there is something to keep; raises the failure of one."""
+        """Take one whenever the period has gone by and there is something to keep.
+
+        One that fails is tried again after the next period, while failures are tolerated.
+        """
         period = self._parts.config.snapshot_period
         assert period is not None
         while True:
             await asyncio.sleep(period)
             if self._saves.anchored and self._mutations != self._parts.barrier.mutation_version:
-                await self.take()
+                try:
+                    await self.take()
+                except Exception as error:
+                    # Before it begins it may raise the failure of the full save, which the train pump looks for.
+                    if not self._saves.has_failed_with(error):
+                        self._saves.failures.meet("rollout", error)
 
     async def take(self) -> None:
         """Take one snapshot, unless the trainer moves on first, and wait until it is durable."""
@@ -49,6 +57,8 @@ class SnapshotSchedule:
         mutations = self._parts.barrier.mutation_version
         pending = await self._checkpointer.begin_snapshot()
         if isinstance(pending, PendingSave):
+            pending.watch()
+            await pending.durable()
+            self._saves.failures.forget("rollout")
             self._mutations = mutations
             self.taken += 1
-            await pending.durable()

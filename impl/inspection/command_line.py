@@ -16,15 +16,15 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from ..checkpointing.ownership import OWNERS, Keys
 from ..errors import CleancutError, UsageError
 from ..in_words import age_in_words, counted, size_in_words
 from ..store import names
 from ..store.files import Handle
 from ..store.posix_files import PosixFiles
-from ..terminal import Screen, how_far
+from ..terminal import CannotWrite, Screen, complain, how_far, require_writable, write_file
 from .examine import Examined
-from .ownership import OWNERS, Keys
-from .plain_text import cell, fits, plain, say, without_halves
+from .plain_text import cell, fits, say, without_halves
 from .probe import probe
 from .survey import Survey, bytes_below, lineage, survey
 
@@ -48,25 +48,26 @@ def _run(
     root = os.path.abspath(directory)
     to_standard_output = json_to == "-"
     try:
+        require_writable(None if to_standard_output else json_to)
         document = command(root, Screen(file=sys.stderr) if to_standard_output else console)
         text = json.dumps(without_halves(document), indent=2) + "\n"
         if to_standard_output:
             # By way of the screen, which knows what a reader that has left means.
             console.out(text, end="", highlight=False)
         elif json_to is not None:
-            Path(json_to).write_text(text, encoding="utf-8")
-    except UsageError as error:
+            write_file(json_to, text)
+    except (UsageError, CannotWrite) as error:
         return _refuse(str(error))
     except OSError as error:
         return _refuse(f"{error.filename or directory}: {error.strerror or error}")
     except CleancutError as error:
-        print(f"python -m impl: {plain(str(error))}", file=sys.stderr)
+        complain("python -m impl", error)
         return NOT_COMPLETE
     return _STATUS[document["verdict"]]
 
 
 def _refuse(message: str) -> int:
-    print(f"python -m impl: {plain(message)}", file=sys.stderr)
+    complain("python -m impl", message)
     return WRONG_USE
 
 

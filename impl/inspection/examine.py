@@ -8,29 +8,23 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from ..checkpointing import documents as doc
-from ..checkpointing.believable import check_believable, check_counts, check_progress
-from ..checkpointing.ledger_documents import ledger_snapshot
-from ..checkpointing.restoring import read_documents
-from ..checkpointing.validation import (
-    Documents,
-    check_cursor,
-    check_documents,
-    check_every_owner,
-    check_settled,
-    is_of_a_prompt_loader,
-    prompt_loader_place,
-    rebuilt_state,
-    without_buffered,
+from ..checkpointing.checks import (
+    FILES,
+    Checked,
+    check_progress,
+    handed_out_by,
+    keys_can_be_counted,
+    require_whole,
 )
+from ..checkpointing.ownership import Ownership
+from ..checkpointing.restoring import read_documents
+from ..checkpointing.validation import Documents, without_buffered
 from ..errors import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatible, CleancutError
 from ..in_words import counted
-from ..loader import LoaderState, check_place
 from ..rows_index import ROWS_FILES, ROWS_INDEX, key_of, rows_index, rows_missing
-from ..samplers import InOrderSampler, ReadyFirstSampler, SamplerState, WeightFifoSampler, WindowedSampler
-from ..samplers.step_sampler import check_counts as check_sampler_counts
 from ..store import names
 from ..store.catalogue import Candidate
 from ..store.failures import READING, store_error
@@ -38,18 +32,12 @@ from ..store.files import Files
 from ..store.manifest import Manifest
 from ..store.reader import CheckpointReader
 from ..store.tensor_header import HeaderCollector, observed
-from .ownership import HandedOut, Ownership, Span, balance
 from .unchanged import Fingerprint, fingerprint
 
 #: whole: a resume may take it. unbalanced: a resume takes it, since as many prompts have an owner as were handed out,
 #: and still loses or doubles some. damaged: a resume passes over it. contradictory, incompatible: a resume stops at it.
 #: unreadable: this process could not find out. removed: retention took it while it was being read.
 State = Literal["whole", "unbalanced", "damaged", "contradictory", "incompatible", "unreadable", "removed"]
-
-#: Samplers whose state is known here.
-OF_THIS_LIBRARY = frozenset(
-    sampler.name for sampler in (InOrderSampler, ReadyFirstSampler, WeightFifoSampler, WindowedSampler)
-)
 
 
 @dataclass(slots=True)
@@ -207,9 +195,13 @@ def _check_folders(readers: Readers, name: str) -> None:
     listed = {"/".join(parts[:end]) for member in reader.manifest.files for parts in (member.split("/"),)
               for end in range(1, len(parts) + 1)}  # fmt: skip
     for folder in sorted({folder for member in reader.manifest.files if (folder := names.folder_of(member))}):
-        strange = next(
-            (each for each in _below(readers.files, f"{readers.root}/{name}", folder) if each not in listed), None
-        )
+        try:
+            below = _below(readers.files, f"{readers.root}/{name}", folder)
+            strange = next((each for each in below if each not in listed), None)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise reader.unreadable(error, folder) from error
         if strange is not None:
             raise CheckpointCorrupt(
                 f"{name}/{strange} is not listed in the manifest: somebody put it into a folder of the trainer, "
@@ -218,11 +210,14 @@ def _check_folders(readers: Readers, name: str) -> None:
 
 
 def _below(files: Files, checkpoint: str, folder: str) -> Iterator[str]:
-    """Everything in a folder, directories too, named as in the manifest."""
-    for name in files.listdir(f"{checkpoint}/{folder}"):
-        yield f"{folder}/{name}"
-        if files.stat(f"{checkpoint}/{folder}/{name}").kind == "directory":
-            yield from _below(files, checkpoint, f"{folder}/{name}")
+    """Everything in a folder, directories too, named as in the manifest; they may be nested as deep as paths go."""
+    waiting = [folder]
+    while waiting:
+        directory = waiting.pop()
+        for name in files.listdir(f"{checkpoint}/{directory}"):
+            yield f"{directory}/{name}"
+            if files.stat(f"{checkpoint}/{directory}/{name}").kind == "directory":
+                waiting.append(f"{directory}/{name}")
 
 
 def _check_meaning(reader: CheckpointReader, found: Examined, *, digests: bool) -> None:
@@ -234,41 +229,23 @@ def _check_meaning(reader: CheckpointReader, found: Examined, *, digests: bool) 
             "A run with recovery refuses it; one with recovery=False takes up the trainer and begins the data anew."
         )
         return
-    if not reader.manifest.files.keys() >= {doc.SAMPLER, doc.LOADER, doc.SPARES, doc.BUFFER, doc.LEDGER, doc.TRAINER}:
+    if not reader.manifest.files.keys() >= set(FILES):
         raise CheckpointCorrupt(
             f"{reader.name} lacks files that every checkpoint of a run has (it lists "
             f"{', '.join(sorted(reader.manifest.files)[:8])}). It was written by something else; a restore refuses it."
         )
-    documents = read_documents(reader)
-    check_believable(documents)
-    found.ownership = _ownership(documents, found)
-    _note_imbalance(found, found.ownership)
-    check_documents(documents, has_pool=True)
-    _check_states(documents)
-    entries, subtracted = without_buffered(documents)
+    checked = Checked(read_documents(reader))
+    if keys_can_be_counted(checked):
+        found.ownership = _ownership(checked, found)
+        _note_imbalance(found, found.ownership)
+    require_whole(checked)
+    _, subtracted = without_buffered(checked.documents)
     if subtracted:
         found.notices.append(
             f"{reader.name}: {counted(len(subtracted), 'group is', 'groups are')} in ledger and buffer; a restore "
             "keeps the buffer's copy."
         )
-    snapshot = ledger_snapshot(entries, documents.trainer, documents.trainer.next_admission)
-    check_settled(documents, snapshot.accounts)
-    check_every_owner(documents, entries, snapshot.accounts)
-    check_counts(documents, snapshot.accounts.trained_count)
-    _check_rows(reader, documents, digests=digests)
-
-
-def _check_states(documents: Documents) -> None:
-    """The states of sampler and loader have their form and a place that they can be at, if they are of this library."""
-    sampler = documents.sampler
-    check_cursor(documents, sampler.state)
-    if sampler.name in OF_THIS_LIBRARY:
-        example = SamplerState(sampler.name, -1)
-        check_sampler_counts(rebuilt_state(sampler.state, example, f"{documents.name}/{doc.SAMPLER}"))
-    loader = documents.loader.state
-    if is_of_a_prompt_loader(loader):
-        beginning = LoaderState(0, 0, False, 0, 1, 1, "")
-        check_place(rebuilt_state(loader, beginning, f"{documents.name}/{doc.LOADER}"))
+    _check_rows(reader, checked.documents, digests=digests)
 
 
 def _check_rows(reader: CheckpointReader, documents: Documents, *, digests: bool) -> None:
@@ -294,11 +271,11 @@ def _note_imbalance(found: Examined, ownership: Ownership) -> None:
     """Say what a resume from here would lose or do twice."""
     lost, doubled, ahead = ownership.lost, ownership.doubled, ownership.ahead
     for keys, what, then in (
-        (lost, f"lost: {counted(lost.count, 'prompt')} handed out with no owner", "A resume never draws it again. "),
-        (doubled, f"doubled: {counted(doubled.count, 'prompt')} with two owners", ""),
+        (lost, f"lost: {lost.number} handed out with no owner", "A resume never draws it again. "),
+        (doubled, f"doubled: {doubled.number} with two owners", ""),
         (
             ahead,
-            f"doubled: {counted(ahead.count, 'prompt')} with an owner, and never handed out",
+            f"doubled: {ahead.number} with an owner, and never handed out",
             "A resume draws it. ",
         ),
     ):
@@ -306,40 +283,10 @@ def _note_imbalance(found: Examined, ownership: Ownership) -> None:
             found.note("unbalanced", f"{found.name}: {what}: {keys}. {then}Restore an earlier checkpoint.")
 
 
-def _ownership(documents: Documents, found: Examined) -> Ownership:
-    handed_out = _handed_out(documents.loader.state)
-    if handed_out is None:
+def _ownership(checked: Checked, found: Examined) -> Ownership:
+    if handed_out_by(checked.documents.loader.state) is None:
         found.notices.append(
-            f"{documents.name}: the loader's state does not say which prompts it handed out, so lost ones cannot be "
-            "told. Only prompts with two owners were looked for."
+            f"{checked.documents.name}: the loader's state does not say which prompts it handed out, so lost ones "
+            "cannot be told. Only prompts with two owners were looked for."
         )
-    return balance(_spans(documents), handed_out)
-
-
-def _handed_out(state: dict[str, Any]) -> HandedOut | None:
-    """The cursor of a `PromptLoader`; another loader's state means what only that loader knows."""
-    place = prompt_loader_place(state)
-    if place is None:
-        return None
-    length, seed, epoch, position = place
-    if not (length > 0 and epoch >= 0 and 0 <= position <= length):
-        raise CheckpointCorrupt(
-            f"the loader stands at place {position} of epoch {epoch} in a dataset of {counted(length, 'prompt')}, "
-            "which is no place. The file was edited; restore another checkpoint."
-        )
-    return HandedOut(length, seed, epoch, position)
-
-
-def _spans(documents: Documents) -> Iterator[Span]:
-    """Every owner of every key. A group that ledger and buffer both hold is the buffer's alone, as in a restore."""
-    entries, _ = without_buffered(documents)
-    for entry in entries:
-        yield Span(entry.epoch, entry.index, entry.index, "pending")
-    for slot in documents.buffer.slots:
-        yield Span(slot.epoch, slot.index, slot.index, "buffered")
-    for spare in documents.spares.spares:
-        yield Span(spare.epoch, spare.index, spare.index, "spare")
-    for interval in documents.trainer.accounts.trained:
-        yield Span(interval.epoch, interval.first, interval.last, "trained")
-    for dropped in documents.trainer.accounts.dropped:
-        yield Span(dropped.epoch, dropped.index, dropped.index, "dropped")
+    return checked.ownership

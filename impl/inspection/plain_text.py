@@ -1,8 +1,4 @@
-"""What is read from a disk, as a terminal may be told it: in one line, with nothing in it that a terminal obeys.
-
-Names of files, the holder of a lock and every text in a checkpoint may have been written by anybody. Escape sequences
-in them could clear the screen or forge a verdict, and a name that is no UTF-8 could not be written at all.
-"""
+"""What is read from a disk, as a terminal may be told it: in one line, with nothing in it that a terminal obeys."""
 
 from __future__ import annotations
 
@@ -12,11 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-
-def plain(text: str, encoding: str = "utf-8") -> str:
-    """The text with everything that is not a visible character or a blank spelled out, as `\\x1b` or `\\u202e`."""
-    shown = "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
-    return shown.encode(encoding, "backslashreplace").decode(encoding)
+from ..terminal import plain
 
 
 def say(console: Console, text: str) -> None:

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from ..errors import UsageError
 from ..in_words import counted, none_valid
 from ..store import names
-from ..store.catalogue import listing
+from ..store.catalogue import Catalogue, listing
 from ..store.failures import READING, store_error
 from ..store.files import Files, read_front
 from .examine import Examined, Readers, examine, unchanged
@@ -101,6 +101,14 @@ def survey(
     for each in present:
         if each.state != "unreadable":
             problems += each.problems
+    resume = _resume(present, catalogue)
+    taken = next((each.candidate.sequence for each in present if each.name == resume.name), 0)
+    # Of a resume that is refused, everything may be newer than what the next one takes.
+    problems += [
+        f"{entry.name}: {entry.reason}. It is newer than what a resume takes ({resume.name or 'nothing'}), which "
+        "passes over it. Bring the directory itself back under its name, or move this elsewhere."
+        for entry in catalogue.ignored_above(taken)
+    ]
     latest = _latest(files, root)
     lock = lock_state(files, root)
     notices += _remarks(present, latest)
@@ -114,21 +122,21 @@ def survey(
         at=now,
         seconds=time.perf_counter() - began,
         checkpoints=tuple(present),
-        resume=_resume(present) if catalogue.clash is None else Resume(None, catalogue.clash, refused=True),
+        resume=resume,
         lock=lock,
         latest=latest,
         leftovers=leftovers,
-        ignored=tuple(
-            (entry.name, entry.reason) for entry in catalogue.ignored if entry.name not in catalogue.leftovers
-        ),
+        ignored=tuple((entry.name, entry.reason) for entry in catalogue.ignored if not names.is_leftover(entry.name)),
         problems=tuple(problems),
         notices=tuple(notices),
         not_checked=tuple(text for each in present if each.state == "unreadable" for text in each.problems),
     )
 
 
-def _resume(checkpoints: list[Examined]) -> Resume:
+def _resume(checkpoints: list[Examined], catalogue: Catalogue) -> Resume:
     """As `restoring.read_plan` chooses: the highest sequence that is not damaged."""
+    if catalogue.clash is not None:
+        return Resume(None, catalogue.clash, refused=True)
     passed_over: list[str] = []
     for each in checkpoints:
         if each.state == "damaged":
@@ -141,11 +149,14 @@ def _resume(checkpoints: list[Examined]) -> Resume:
             reason = "it has the highest sequence and every file has its length; digests were not compared"
         if passed_over:
             reason = f"the newer ones are damaged and are passed over ({', '.join(passed_over)})"
+        if ignored := catalogue.ignored_above(each.candidate.sequence):
+            reason += f"; what is no directory is passed over ({', '.join(entry.name for entry in ignored)})"
         if each.state == "unbalanced":
             reason += "; but it loses or doubles prompts"
         if each.manifest is not None and each.manifest.kind == "trainer":
             reason += "; but it holds the trainer alone, so only a run with recovery=False does"
         return Resume(each.name, reason, False)
+    passed_over += [entry.name for entry in catalogue.ignored_above(0)]
     if passed_over:
         return Resume(None, f"{none_valid(len(passed_over))}, so a resume is refused", True)
     return Resume(None, "there is no checkpoint yet; a run begins anew", False)
@@ -176,7 +187,9 @@ def _require_checkpoint_directory(root: str) -> None:
         raise UsageError(f"{root} is not a directory; give the directory of a run's checkpoints")
     try:
         found = os.listdir(root)
-    except PermissionError as error:
+    except FileNotFoundError:
+        raise
+    except OSError as error:
         raise store_error(error, f"{READING}{root}") from error
     ours = {names.LOCK, names.WRITER, names.LATEST}
     if not any(name in ours or names.is_leftover(name) or names.parse_checkpoint_name(name) for name in found):
@@ -206,9 +219,12 @@ def bytes_below(path: str, wanted: Callable[[str], object] = lambda name: True) 
     Not what links lead to, nor what cannot be looked at.
     """
     total = 0
-    with suppress(OSError):
-        if not stat.S_ISDIR((found := os.lstat(path)).st_mode):
-            return found.st_size
-        for name in filter(wanted, os.listdir(path)):
-            total += bytes_below(f"{path}/{name}")
+    waiting = [path]
+    while waiting:
+        directory = waiting.pop()
+        with suppress(OSError):
+            if not stat.S_ISDIR((found := os.lstat(directory)).st_mode):
+                total += found.st_size
+                continue
+            waiting += (f"{directory}/{name}" for name in os.listdir(directory) if directory != path or wanted(name))
     return total

@@ -7,6 +7,7 @@ change once they are published.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from typing import TypeAlias
 
@@ -22,8 +23,10 @@ def fingerprint(root: str, *names: str) -> Fingerprint | None:
 
 
 def _below(path: str) -> Iterator[tuple[str, int, int, int, int, int]]:
-    found = os.lstat(path)
-    yield path, found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-    if os.path.isdir(path) and not os.path.islink(path):
-        for name in os.listdir(path):
-            yield from _below(f"{path}/{name}")
+    waiting = [path]
+    while waiting:
+        path = waiting.pop()
+        found = os.lstat(path)
+        yield path, found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        if stat.S_ISDIR(found.st_mode):
+            waiting += (f"{path}/{name}" for name in os.listdir(path))

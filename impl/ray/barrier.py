@@ -19,7 +19,7 @@ from ray.exceptions import RayError
 from ..barrier import UNSET, BarrierStatistics, Unset
 from ..barrier.admission import NEW
 from ..barrier.arguments import label, positive, seconds
-from ..barrier.cut import HELD, outer_sections
+from ..barrier.cut import HELD, Cut, outer_sections
 from ..barrier.detached import DetachedContext
 from ..errors import HostUnreachable, UsageError, WrongLoop
 from ..leases import FenceOrder, LeaseCounts, LeaseTable
@@ -152,6 +152,10 @@ class RayBarrier:
 
     def emit(self, action: str, **fields: object) -> None:
         """Nothing: events are emitted where the barrier is, in the host's process."""
+
+    def lets_heirs_in(self, section: Cut) -> bool:
+        """Never: a section is a lease here, and a wait in a circle over processes has nobody who sees all of it."""
+        return False
 
     # -- the host
 

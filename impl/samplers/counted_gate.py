@@ -9,7 +9,6 @@ whole step. A gate that counted admissions alone would stay shut for ever after 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 from ..arguments import require_count
 from .step_sampler import StepSampler
@@ -21,7 +20,7 @@ class CountedGateSampler(StepSampler):
     Gate shut while N · dispatch cursor − dropped ≥ N · (version + staleness), with N groups to a whole step.
     """
 
-    stamped: ClassVar[bool] = False
+    stamped = False
 
     def __init__(self, staleness: int) -> None:
         super().__init__()

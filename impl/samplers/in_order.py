@@ -7,7 +7,7 @@ old, so nothing is evicted; a slow group holds back its step and, `lookahead` ad
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from ..arguments import require_count
 from ..errors import InvariantViolated
@@ -25,8 +25,8 @@ class InOrderSampler(StepSampler):
     `lookahead` 0 admits a step only when the trainer is at it; 1 generates one step while the one before trains.
     """
 
-    name: ClassVar[str] = "in_order"
-    stamped: ClassVar[bool] = True
+    name = "in_order"
+    stamped = True
 
     def __init__(self, lookahead: int) -> None:
         super().__init__()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from ..arguments import require_count
 from .counted_gate import CountedGateSampler
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class ReadyFirstSampler(CountedGateSampler):
     """Counted gate, no stamps; a step takes the groups that became ready first."""
 
-    name: ClassVar[str] = "ready_first"
+    name = "ready_first"
 
     def select(self, slots: Mapping[GroupId, SlotView], version: int, target: int) -> tuple[GroupId, ...]:
         """The `target` ready groups that arrived first, none dispatched at a later version than this one."""

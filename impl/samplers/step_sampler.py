@@ -31,8 +31,10 @@ def require_selection(version: int, target: int) -> None:
 class StepSampler(ABC):
     """Base of the shipped samplers; satisfies `TransactionalSampler`."""
 
-    name: ClassVar[str]
-    stamped: ClassVar[bool]
+    # Set on the class by each sampler, and no ClassVar: the protocol reads them from an object, where a sampler of the
+    # user's may have a property, and pyright takes a ClassVar for neither.
+    name: str
+    stamped: bool
     #: Whether an admission moves the dispatch cursor. Without that nothing tells that there was one.
     counts_admissions: ClassVar[bool] = True
 
@@ -78,6 +80,11 @@ class StepSampler(ABC):
             raise UsageError(f"occupants is {occupants!r}; it must be a function of a step, or None.")
         self._groups_per_step = require_count("groups_per_step", groups_per_step, least=1)
         self._occupants = occupants
+
+    @property
+    def bound(self) -> int | None:
+        """The size of a whole step; None before anybody has told it."""
+        return self._groups_per_step
 
     @property
     def groups_per_step(self) -> int:
@@ -140,6 +147,10 @@ class StepSampler(ABC):
     async def admit(self, cut: Cut) -> int | None:
         """Commit at once if the gate is open, else refuse: a sampler with the split never waits inside a slot."""
         return self.commit_admission(cut)
+
+    def default_capacity(self, groups_per_step: int) -> int:
+        """The buffer that a controller makes where the user names no capacity."""
+        return self.capacity_needed(groups_per_step)
 
     def step_is_free(self, step: int) -> bool:
         """Whether no living group carries this stamp."""

@@ -9,7 +9,7 @@ younger ones may not. Taking the bare minimum weight alone stalls as soon as few
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from ..arguments import require_count
 from .counted_gate import CountedGateSampler
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class WeightFifoSampler(CountedGateSampler):
     """Counted gate, no stamps; a step takes ready groups by ascending weight, none older than `staleness` steps."""
 
-    name: ClassVar[str] = "weight_fifo"
+    name = "weight_fifo"
 
     def select(self, slots: Mapping[GroupId, SlotView], version: int, target: int) -> tuple[GroupId, ...]:
         """The first `target` ready groups with weight in [max(0, version − staleness), version], oldest first.

@@ -2,7 +2,8 @@
 
 A group's weight is the trainer version at its dispatch. A train step at version v takes ready groups of weight v minus
 `staleness` or more; older ones are given up, ready or not. Admission is never held back: the buffer's permits are the
-only brake.
+only brake. Age is counted in train steps: a group that never comes is too old only while steps pass without it, which
+takes a buffer of more than one step, a staleness of 1 or more, and more data.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 class WindowedSampler(StepSampler):
     """Gate always open, no stamps; a step takes ready groups with weight in [max(0, v − staleness), v]."""
 
-    name: ClassVar[str] = "windowed"
-    stamped: ClassVar[bool] = False
+    name = "windowed"
+    stamped = False
     counts_admissions: ClassVar[bool] = False
 
     def __init__(self, staleness: int) -> None:
@@ -58,6 +59,15 @@ class WindowedSampler(StepSampler):
 
     def capacity_needed(self, groups_per_step: int) -> int:
         return require_count("groups_per_step", groups_per_step, least=1)
+
+    def default_capacity(self, groups_per_step: int) -> int:
+        """A step for each version in the window.
+
+        With `capacity_needed` alone one group that never comes would keep the step from being whole, so the version
+        from moving, so the group from ever being too old. With more than this a group that is ready at once would be
+        too old when its turn comes.
+        """
+        return self.capacity_needed(groups_per_step) * (self.staleness + 1)
 
     def parameters(self) -> Mapping[str, int | str]:
         return {"staleness": self.staleness}

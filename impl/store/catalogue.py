@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..errors import CheckpointCorrupt
 from . import names
-from .failures import READING, translated
+from .failures import DAMAGE, READING, translated
 from .files import Files
 
 _OWN_FILES = frozenset({names.LOCK, names.WRITER, names.LATEST})
@@ -27,10 +27,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A name that was passed over, and why."""
+    """A name that was passed over, and why. `sequence` and `step` are those of its name, if it is a checkpoint's."""
 
     name: str
     reason: str
+    sequence: int | None = None
+    step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,15 @@ class Catalogue:
     leftovers: tuple[str, ...]
     highest_sequence: int
     clash: str | None = None
+
+    def ignored_above(self, sequence: int, step: int | None = None) -> tuple[Skipped, ...]:
+        """What stands under the name of a newer checkpoint and is none, the newest first; with `step`, of that step."""
+        newer = [
+            entry
+            for entry in self.ignored
+            if entry.sequence is not None and entry.sequence > sequence and step in (None, entry.step)
+        ]
+        return tuple(sorted(newer, key=lambda entry: entry.sequence or 0, reverse=True))
 
 
 def scan(files: Files, root: str) -> Catalogue:
@@ -84,7 +95,8 @@ def listing(files: Files, root: str) -> Catalogue:
         elif numbers is None:
             ignored.append(Skipped(name, "not named like a checkpoint"))
         elif kind != "directory":
-            ignored.append(Skipped(name, "named like a checkpoint, but no directory"))
+            what = "a file" if kind == "file" else "a link, a fifo or a device, which is not followed"
+            ignored.append(Skipped(name, f"named like a checkpoint, but no directory: {what}", numbers[1], numbers[0]))
         else:
             step, sequence = numbers
             candidate = Candidate(name, step, sequence)
@@ -100,8 +112,15 @@ def listing(files: Files, root: str) -> Catalogue:
 
 
 def _kind(files: Files, path: str) -> str | None:
-    """What a listed name is; None if a live writer has removed it since."""
+    """What a listed name is; None if a live writer has removed it since.
+
+    What the disk has lost counts as a directory: whoever reads it then finds it damaged, and it alone.
+    """
     try:
         return files.stat(path).kind
     except FileNotFoundError:
         return None
+    except OSError as error:
+        if error.errno not in DAMAGE:
+            raise
+        return "directory"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from . import names
 from .direct_io import address_of, aligned_room
@@ -93,10 +94,14 @@ def make_directory(files: Files, path: str) -> None:
 
 
 def remove_tree(files: Files, path: str) -> None:
-    """Remove a directory and what is in it, or a single name; links are removed, not followed."""
-    if files.stat(path).kind != "directory":
-        files.unlink(path)
-        return
-    for name in files.listdir(path):
-        remove_tree(files, f"{path}/{name}")
-    files.rmdir(path)
+    """Remove a directory and what is in it, or a single name; links are removed, not followed.
+
+    What is gone already is as good: two writers may remove one leftover at a time.
+    """
+    with suppress(FileNotFoundError):
+        if files.stat(path).kind != "directory":
+            files.unlink(path)
+            return
+        for name in files.listdir(path):
+            remove_tree(files, f"{path}/{name}")
+        files.rmdir(path)

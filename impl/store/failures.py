@@ -14,6 +14,19 @@ READING = "reading "
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _NO_HANDLES = frozenset({errno.EMFILE, errno.ENFILE})
+_AWAY = frozenset({
+    errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH,
+    errno.ENOTCONN, errno.ECONNABORTED, errno.ECONNREFUSED, errno.ECONNRESET, errno.ENODEV, errno.ENOLINK,
+    errno.ENOMEDIUM, errno.ESHUTDOWN,
+})  # fmt: skip
+_TOO_LARGE = frozenset({errno.EFBIG, errno.EOVERFLOW})
+#: What the medium says of itself, or the file system of what it keeps there.
+_MEDIUM = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN, errno.EILSEQ, errno.ENODATA, errno.EREMOTEIO})
+#: Errors of a read that say something about the file: the medium has lost it, or something else stands in its place.
+#: All others say something about the process, the machine or the way to the file, and it may be whole.
+DAMAGE = _MEDIUM | {
+    errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.ENXIO,
+}  # fmt: skip
 _NOT_SUPPORTED = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
@@ -29,6 +42,8 @@ def translated(doing: str) -> Iterator[None]:
 def store_error(error: OSError, doing: str) -> CleancutError:
     """The error to raise for `error`, which stopped the store while it was `doing` something."""
     said = f"{doing} failed: {error.strerror or error} (errno {error.errno})"
+    if doing.startswith(READING):
+        return StoreFailed(f"{said}. {_of_reading(error.errno)}")
     if error.errno in _FULL:
         return StoreFull(
             f"{said}. There is no room, or no free inode, left for the checkpoint. The previous checkpoints are "
@@ -40,11 +55,6 @@ def store_error(error: OSError, doing: str) -> CleancutError:
             "by one rename, and copying would not be atomic. Use a directory that lies whole on one file system."
         )
     if error.errno in _FORBIDDEN:
-        if doing.startswith(READING):
-            return StoreFailed(
-                f"{said}. The process may not read it, which says nothing about the checkpoint. Give the process the "
-                "right to, or run as the user that wrote it; nothing was changed."
-            )
         return StoreFailed(
             f"{said}. The process may not write there. Give it the right to, or choose another directory; nothing was "
             "published."
@@ -62,4 +72,43 @@ def store_error(error: OSError, doing: str) -> CleancutError:
     return StoreFailed(
         f"{said}. The disk or the file system reports a fault. The attempt was abandoned and the previous checkpoints "
         "are untouched; look at the disk before the next save."
+    )
+
+
+def _of_reading(number: int | None) -> str:
+    """What a failed read means, and what to do. Nothing was to be written, so nothing is said of a save."""
+    if number in _FORBIDDEN:
+        return (
+            "The process may not read it, which says nothing about the checkpoint. Give the process the right to, or "
+            "run as the user that wrote it; nothing was changed."
+        )
+    if number in _NO_HANDLES:
+        return (
+            "The process or the machine has too many files open, which says nothing about the checkpoint. Raise the "
+            "limit (`ulimit -n`) or close files, and try again; nothing was changed."
+        )
+    if number == errno.ENOMEM:
+        return (
+            "The machine has no memory left for it, which says nothing about the checkpoint. Free some, or read it "
+            "where there is more, and try again; nothing was changed."
+        )
+    if number in _AWAY:
+        return (
+            "The file system is away, or has been mounted anew: a file server that does not answer, or a device that "
+            "was taken out. That says nothing about the checkpoint. Look at the mount, and try again; nothing was "
+            "changed."
+        )
+    if number in _TOO_LARGE:
+        return (
+            "It is larger than this process can read, which says nothing about the checkpoint. Read it with a 64-bit "
+            "system, and look at its size: nothing of ours is as large. Nothing was changed."
+        )
+    if number in _MEDIUM:
+        return (
+            "The medium or the file system reports that it cannot give back what it holds. Nothing was changed. Look "
+            "at the disk (kernel log, SMART, `fsck` of the file system) and copy away what can still be read."
+        )
+    return (
+        "It could not be read, which does not say what is in it. Nothing was changed. Try again; if it stays, look at "
+        "the disk, the mount and the kernel log."
     )

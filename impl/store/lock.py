@@ -2,6 +2,10 @@
 
 Whoever takes the lock writes WRITER with a number one higher than any before. Just before a checkpoint is published
 the number is read again: if somebody else has taken over meanwhile, this writer stops.
+
+Where the lock excludes nobody, two may take one number at a time. The token tells them apart: WRITER holds one record,
+the last that was put there, and no record is ever put there twice. So whoever still finds his own has been overtaken by
+nobody since his claim, and whoever has not never will again.
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ from .failures import READING, translated
 from .files import Files, Handle, read_front
 
 _LIMIT = 64 << 10
+#: Each time it took somebody who came before us and was still clearing away; nobody does that twice in one life.
+_CLAIMS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +44,11 @@ class WriterIdentity:
 
 
 class WriterRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The contents of WRITER."""
+    """The contents of WRITER. An older version wrote no token."""
 
     fence: int
     holder: str
+    token: str = ""
 
 
 class WriterLock:
@@ -53,6 +60,7 @@ class WriterLock:
         self._root = root
         self._identity = identity
         self._handle: Handle | None = None
+        self._record: WriterRecord | None = None
 
     def __del__(self) -> None:
         """A store that was dropped without `close` must not block the next one in this process."""
@@ -77,15 +85,39 @@ class WriterLock:
 
         `highest_known_fence` is the highest one in any manifest: the number must rise even if WRITER was lost.
         """
-        known = self._read()
-        self.fence = max(known.fence if known else 0, highest_known_fence) + 1
-        with translated(f"writing {self._root}/{names.WRITER}"):
-            data = strict_json.encode(WriterRecord(self.fence, self._identity.holder), names.WRITER)
-            replace_durably(self._files, self._root, names.WRITER, data, self._identity.token())
+        for attempt in range(_CLAIMS):
+            known = self._read()
+            self.fence = max(known.fence if known else 0, highest_known_fence) + 1
+            self._record = WriterRecord(self.fence, self._identity.holder, self._identity.token())
+            data = strict_json.encode(self._record, names.WRITER)
+            with translated(f"writing {self._root}/{names.WRITER}"):
+                try:
+                    replace_durably(self._files, self._root, names.WRITER, data, self._record.token)
+                except (FileNotFoundError, FileExistsError):
+                    # A writer that claimed before us has taken our temporary file for a leftover, or it is one indeed.
+                    if attempt == _CLAIMS - 1:
+                        raise
+                else:
+                    return
+
+    @property
+    def token(self) -> str:
+        """The token of the last claim; no other claim has it."""
+        assert self._record is not None, "claim() comes first"
+        return self._record.token
 
     def check_fence(self) -> None:
         """Raise StoreBusy unless this object still is the last one that took the lock."""
-        if self._handle is None or self._read() != WriterRecord(self.fence, self._identity.holder):
+        if self._handle is None or self._record is None:
+            raise self._busy()
+        found = self._read()
+        if found is None:
+            raise StoreBusy(
+                f"{self._root}/{names.WRITER} is missing or cannot be read: something removed or changed it under this "
+                "run, and whether another writer has taken the directory over meanwhile cannot be told. Start the run "
+                "again, and keep clean-up jobs away from the directory. Nothing was published."
+            )
+        if found != self._record:
             raise self._busy()
 
     def release(self) -> None:

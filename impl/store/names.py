@@ -25,6 +25,7 @@ TEMPORARY_PREFIX = ".temporary-"
 
 #: More no name of a checkpoint can carry.
 HIGHEST_SEQUENCE = 10**18 - 1
+_STAGING = re.compile(r"\.staging-(?:([0-9]{1,18})|probe)-(.+)", re.ASCII | re.DOTALL)
 _CHECKPOINT = re.compile(r"step_([0-9]{1,18})-([0-9]{1,18})", re.ASCII)
 _PART_OF_OTHERS = re.compile(r"[A-Za-z0-9_.-]{1,200}", re.ASCII)
 _MOST_PARTS = 8
@@ -47,27 +48,36 @@ def staging_name(sequence: int, token: str) -> str:
     return f"{STAGING_PREFIX}{sequence}-{token}"
 
 
+def parse_staging_name(name: str) -> tuple[int | None, str] | None:
+    """The (sequence, token) of a staging directory, without a sequence for one of `fsck --probe`; None of another."""
+    match = _STAGING.fullmatch(name)
+    return (int(match[1]) if match[1] else None, match[2]) if match else None
+
+
 def is_leftover(name: str) -> bool:
-    """Whether a name can only belong to an attempt or a removal that did not end."""
+    """Whether a name looks like that of an attempt or a removal that did not end. Who made it is another question."""
     return name.startswith((STAGING_PREFIX, DELETING_PREFIX, TEMPORARY_PREFIX))
 
 
 def is_member_name(name: str) -> bool:
-    """Whether a file of a checkpoint may have this name: inside the directory, lower case, at most four parts."""
-    return _MEMBER.fullmatch(name) is not None and ".." not in name
+    """Whether a file of a checkpoint may have this name: inside the directory, lower case, at most four parts.
+
+    None ends in a dot, which some file systems take for the name without it.
+    """
+    return _MEMBER.fullmatch(name) is not None and ".." not in name and not name.endswith(".")
 
 
 def is_listed_name(name: str) -> bool:
     """Whether a manifest may list this name: a member's, or one that another program chose for a file in a folder.
 
-    torch's distributed checkpoint writes `.metadata` and `__0_0.distcp`. No part leads up, and none is empty; the first
-    is of this program, since only it makes folders.
+    torch's distributed checkpoint writes `.metadata` and `__0_0.distcp`. No part leads up, none is empty or ends in a
+    dot; the first is of this program, since only it makes folders.
     """
     first, *parts = name.split("/")
     return is_member_name(name) or (
         is_member_name(first)
         and 0 < len(parts) < _MOST_PARTS
-        and all(_PART_OF_OTHERS.fullmatch(part) and part.strip(".") for part in parts)
+        and all(_PART_OF_OTHERS.fullmatch(part) and not part.endswith(".") for part in parts)
     )
 
 

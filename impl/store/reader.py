@@ -5,32 +5,28 @@ No memory maps: a file that is cut short under a map kills the process instead o
 
 from __future__ import annotations
 
-import errno
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, TypeVar
 
-from ..errors import CheckpointCorrupt, CheckpointDamaged
+from ..errors import CheckpointCorrupt, CheckpointDamaged, CleancutError
 from ..in_words import counted
 from . import names, strict_json
-from .failures import READING, store_error
+from .failures import DAMAGE, READING, store_error
 from .files import Files, FileStat
-from .manifest import FileRecord, Manifest, decode_manifest
+from .manifest import MANIFEST_LIMIT, FileRecord, Manifest, decode_manifest
 from .parallel import Job, in_parallel
 from .tensor_assembly import READ_BYTES, TensorAssembly
+from .tensor_header import HeaderCollector
 
 if TYPE_CHECKING:
     import torch
 
 T = TypeVar("T")
 
-# A manifest of a million tensors has some 100 MB; more than this is no manifest, and is refused before it is read.
-_MANIFEST_LIMIT = 512 << 20
 _DIGEST_LIMIT = 1024
-# Errors that say something about the file; others (no permission, no handles left) say something about the process.
-_DAMAGE = frozenset({errno.EIO, errno.EINVAL, errno.ELOOP, errno.ENOENT, errno.ENOTDIR, errno.ENXIO})
 
 
 class CheckpointReader:
@@ -44,7 +40,7 @@ class CheckpointReader:
         # Members whose digest was found right.
         self._verified: set[str] = set()
         self._check_directory("")
-        data = self._read_whole(names.MANIFEST, _MANIFEST_LIMIT)
+        data = self._read_whole(names.MANIFEST, MANIFEST_LIMIT)
         digest_line = self._read_whole(names.MANIFEST_DIGEST, _DIGEST_LIMIT)
         self.manifest: Manifest = decode_manifest(data, digest_line, name)
 
@@ -55,6 +51,8 @@ class CheckpointReader:
 
     def verify(self, below: str = "") -> None:
         """Compare length and digest of every listed file not read so far; CheckpointDamaged names the first bad one.
+
+        Of a file of tensors also the header with the manifest; CheckpointCorrupt says what differs.
 
         `below` limits it to the members whose names begin with that.
         """
@@ -81,21 +79,25 @@ class CheckpointReader:
                 "by something else, or edited; restore another one."
             )
         self.verify(below)
-        self._require_listed(directory)
+        self._require_listed(directory, self.manifest.directories())
         return f"{self._path}/{directory}"
 
-    def _require_listed(self, directory: str) -> None:
+    def _require_listed(self, directory: str, directories: frozenset[str]) -> None:
         """Whoever is given the path may open whatever lies there."""
-        for entry in self._files.listdir(f"{self._path}/{directory}"):
+        try:
+            entries = self._files.listdir(f"{self._path}/{directory}")
+        except OSError as error:
+            raise self.unreadable(error, directory) from error
+        for entry in entries:
             member = f"{directory}/{entry}"
             if member in self.manifest.files:
                 continue
-            if not any(listed.startswith(f"{member}/") for listed in self.manifest.files):
+            if member not in directories:
                 raise CheckpointDamaged(
                     f"{self.name}/{member} is not listed in the manifest: somebody put it there, and it is not part of "
                     f"the checkpoint. Take it away if you know what it is. {self._way_out}"
                 )
-            self._require_listed(member)
+            self._require_listed(member, directories)
 
     def read(self, member: str) -> bytes:
         """The contents of a listed file."""
@@ -112,7 +114,7 @@ class CheckpointReader:
         return record
 
     def verified_chunks(self, member: str, room: Callable[[], memoryview] | None = None) -> Iterator[memoryview]:
-        """The file in pieces; raises after the last one if the whole does not have the listed digest.
+        """The file in pieces; raises after the last one if digest or tensors are not those listed.
 
         Each is the front of a `room`, which is asked for before it is read; without one, all are made in the same
         memory, and each is good until the next one is asked for.
@@ -121,8 +123,12 @@ class CheckpointReader:
         self._check_present(member, record)
         digest = hashlib.sha256()
         length = 0
+        # Whoever gives the room puts tensors together, and looks at the header itself.
+        header = HeaderCollector() if record.tensors is not None and room is None else None
         for chunk in self._chunks(member, room):
             digest.update(chunk)
+            if header is not None:
+                header.take(chunk)
             length += len(chunk)
             if length > record.length:
                 break
@@ -132,6 +138,8 @@ class CheckpointReader:
                 f"{self.name}/{member} is damaged: {counted(length, 'byte was', 'bytes were')} read, and the sha256 is "
                 f"not the one in the manifest. The disk or a tool changed it after it was published. {self._way_out}"
             )
+        if header is not None and record.tensors is not None:
+            header.check(record.length, record.tensors, f"{self.name}/{member}")
         self._verified.add(member)
 
     def _check_present(self, member: str, record: FileRecord) -> None:
@@ -173,13 +181,23 @@ class CheckpointReader:
         return found.size
 
     def _stat(self, path: str) -> FileStat:
-        """What a name is; FileNotFoundError if it is not there, a store's error if that could not be found out."""
+        """What a name is; FileNotFoundError if it is not there, another error if that could not be found out."""
         try:
             return self._files.stat(path)
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise store_error(error, f"{READING}{path}") from error
+            raise self.unreadable(error, path.removeprefix(f"{self._path}").strip("/")) from error
+
+    def unreadable(self, error: OSError, member: str) -> CleancutError:
+        """The error for a name in here that could not be read: damaged, unless that says nothing about the file."""
+        path = "/".join(filter(None, (self._path, member)))
+        if error.errno not in DAMAGE:
+            return store_error(error, f"{READING}{path}")
+        return CheckpointDamaged(
+            f"{'/'.join(filter(None, (self.name, member)))} cannot be read: {error.strerror or error} (errno "
+            f"{error.errno}). The disk has lost it, or it was replaced by something that is no file. {self._way_out}"
+        )
 
     def _read_whole(self, member: str, limit: int) -> bytes:
         size = self._regular_size(member)
@@ -205,12 +223,7 @@ class CheckpointReader:
             finally:
                 self._files.close(handle)
         except OSError as error:
-            if error.errno not in _DAMAGE:
-                raise store_error(error, f"{READING}{self._path}/{member}") from error
-            raise CheckpointDamaged(
-                f"{self.name}/{member} cannot be read: {error.strerror} (errno {error.errno}). The disk has lost it, "
-                f"or it was replaced by something that is no file. {self._way_out}"
-            ) from error
+            raise self.unreadable(error, member) from error
 
 
 class MemberReader:

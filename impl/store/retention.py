@@ -1,5 +1,8 @@
 """Which checkpoints may go. Decides over values; the store does the removing, after a child is durable, never before.
 
+Only those of the run that saves are asked about. A life that restored nothing is a run of its own: what it finds
+neither counts towards its `keep` nor goes.
+
 Only full saves count towards `keep`: a rollout snapshot is worth nothing without the full save it is anchored on. A
 damaged directory neither counts nor is removed here, so that it cannot push out a good one and stays for inspection.
 """
@@ -11,6 +14,9 @@ from dataclasses import dataclass
 
 from ..errors import UsageError
 from .manifest import Identity, Kind, Manifest
+
+#: The run of all that goes on from a checkpoint of an older version, which named none.
+UNNAMED = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +30,7 @@ class Known:
     anchor: str | None
     fence: int
     identity: Identity
+    run: str | None = None
 
     @classmethod
     def of(cls, name: str, manifest: Manifest) -> Known:
@@ -36,7 +43,19 @@ class Known:
             anchor=manifest.anchor,
             fence=manifest.fence,
             identity=manifest.identity,
+            run=manifest.run,
         )
+
+    def is_of_run(self, manifest: Manifest) -> bool:
+        """Whether the run that wrote `manifest` has written this one too, or has restored what came of it.
+
+        An older version named no run. What it wrote, and what came of it (`UNNAMED`), belongs together where the
+        identities are the same. A manifest that names none at all asks for every checkpoint.
+        """
+        if manifest.run is None:
+            return True
+        of_old = manifest.run == UNNAMED
+        return (self.run or UNNAMED) == manifest.run and (not of_old or self.identity == manifest.identity)
 
 
 def check_keep(keep: int) -> int:

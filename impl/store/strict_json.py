@@ -2,8 +2,10 @@
 
 Refused on writing, with the path of the value: keys that are not text, NaN and infinities, tuples, bytes, sets and
 objects, integers beyond 64 bits, lone surrogates, deep nesting. Refused on reading: any encoding but UTF-8, duplicate
-keys, NaN and infinities spelled as words, lone surrogates, deep nesting, unknown or missing fields, a wrong type (a
-number as text, 2.0 or true for 2).
+keys, NaN and infinities spelled as words or as numbers that no float holds, integers beyond 64 bits, lone surrogates,
+deep nesting, unknown or missing fields, a wrong type (a number as text, 2.0 or true for 2).
+
+Reading costs time and memory in proportion to the bytes, whatever they say.
 """
 
 from __future__ import annotations
@@ -18,8 +20,16 @@ import msgspec
 from ..errors import CheckpointCorrupt, UsageError
 
 _DEPTH = 64
+#: The deepest of our documents, with a value of that depth in it, is no deeper.
+_DEPTH_READ = _DEPTH + 16
 _INTEGER_LIMIT = 2**63
+# Eighteen digits are no integer beyond 64 bits. A digest may hold more in a row, and then costs the longer look.
+_MANY_DIGITS = re.compile(rb"\d{19}")
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+#: More digits than any number of ours has; to read an integer costs the square of them.
+_MOST_DIGITS = 400
+#: What a number may be that is too large to be read, or is no finite one; most often it is within a text.
+_LARGE_NUMBER = re.compile(rb"[0-9.]{40}|[0-9.][eE][+]?[0-9]{3}")
 
 T = TypeVar("T")
 
@@ -101,10 +111,18 @@ def decode_plain(data: bytes, where: str) -> Any:
     try:
         # Decoded here: given bytes, `json` guesses among UTF-8, UTF-16 and UTF-32, and lets half surrogate pairs pass.
         text = data.decode("utf-8")
-        value = json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_no_constant)
+        numbers: dict[str, Any] = (
+            {"parse_int": _integer, "parse_float": _finite} if _LARGE_NUMBER.search(data) is not None else {}
+        )
+        value = json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_no_constant, **numbers)
+        if _MANY_DIGITS.search(data):
+            _require_64_bits(value, where)
         if _ESCAPED_SURROGATE.search(data):
             # Half a pair that was escaped: no file name, no terminal and no other JSON could take it.
             json.dumps(value, ensure_ascii=False).encode("utf-8")
+        if data.count(b"[") + data.count(b"{") > _DEPTH_READ and _deeper(value, _DEPTH_READ):
+            # What is written is no deeper; whoever walks it later by recursion must not run out of stack.
+            raise RecursionError
     except RecursionError:
         raise CheckpointCorrupt(f"{where} is nested too deeply to be ours. Restore an older checkpoint.") from None
     except ValueError as error:
@@ -134,11 +152,52 @@ def convert(value: object, kind: type[T], where: str) -> T:
 def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} stands twice in one object")
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise ValueError(f"the key {name[:200]!r} stands twice in one object")
+            seen.add(name)
     return found
+
+
+def _deeper(value: object, depth: int) -> bool:
+    """Whether lists and objects are nested deeper than this; level by level, so without recursion."""
+    level = [value]
+    for _ in range(depth + 1):
+        level = [
+            item
+            for outer in level
+            for item in (outer.values() if type(outer) is dict else outer)  # type: ignore[attr-defined]
+            if type(item) in (list, dict)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError(f"an integer has {len(digits)} digits")
+    return int(digits)
+
+
+def _finite(digits: str) -> float:
+    if not math.isfinite(number := float(digits)):
+        raise ValueError(f"{digits:.40} is larger than any number of JSON that comes back")
+    return number
 
 
 def _no_constant(word: str) -> object:
     raise ValueError(f"{word} is no JSON number")
+
+
+def _require_64_bits(value: object, where: str) -> None:
+    """ValueError names the place of an integer that no writer can have written; deep nesting is a RecursionError."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _require_64_bits(item, f"{where}: {key}" if where.endswith(".json") else f"{where}.{key}")
+    elif isinstance(value, list):
+        for place, item in enumerate(value):
+            _require_64_bits(item, f"{where}[{place}]")
+    elif type(value) is int and not -_INTEGER_LIMIT <= value < _INTEGER_LIMIT:
+        raise ValueError(f"{where} is an integer of {value.bit_length()} bits, and 64 is the most")

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ..errors import CheckpointCorrupt
-from .manifest import TensorRecord
-from .tensor_format import empty_for
+from ..errors import CheckpointCorrupt, CheckpointIncompatible
+from .tensor_format import TensorRecord, empty_for
 from .tensor_header import HeaderCollector
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ class TensorAssembly:
         self._where = where
         self._header = HeaderCollector()
         self._tensors: dict[str, torch.Tensor] | None = None
-        self._fault: CheckpointCorrupt | None = None
+        self._fault: CheckpointCorrupt | CheckpointIncompatible | None = None
         # Invariant: the memory that is still to be filled, in the order of the file from the last to the first.
         self._rest: list[memoryview] = []
         self._scratch = memoryview(bytearray(min(READ_BYTES, max(length, 1))))
@@ -70,11 +69,8 @@ class TensorAssembly:
     def _make_room(self) -> None:
         try:
             entries = self._header.check(self._length, self._records, self._where)
-            self._tensors = {
-                key: empty_for(self._records[key], entry.dtype, entry.shape, f"{self._where}: tensor {key!r}")
-                for key, entry in entries.items()
-            }
-        except CheckpointCorrupt as error:
+            self._tensors = {key: empty_for(self._records[key], f"{self._where}: tensor {key!r}") for key in entries}
+        except (CheckpointCorrupt, CheckpointIncompatible) as error:
             self._fault = error
             return
         order = sorted(entries, key=lambda key: entries[key].data_offsets)

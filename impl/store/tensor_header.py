@@ -14,8 +14,7 @@ import msgspec
 from ..errors import CheckpointCorrupt
 from ..in_words import counted
 from . import strict_json
-from .manifest import TensorRecord
-from .tensor_format import HEADER_LIMIT, stored_form
+from .tensor_format import HEADER_LIMIT, TensorRecord, fault_of, stored_form
 
 _LENGTH_BYTES = 8
 _METADATA = "__metadata__"
@@ -59,19 +58,21 @@ class HeaderCollector:
         """
         entries, begin = self._parsed(length, where)
         if entries.keys() != records.keys():
-            odd = sorted(entries.keys() ^ records.keys())[0]
+            odd = min(entries.keys() ^ records.keys())
             raise _mixed(where, f"tensor {odd!r} stands in the file or in the manifest, not in both")
         for key, record in records.items():
             entry = entries[key]
+            if (fault := fault_of(record)) is not None:
+                raise _mixed(where, f"tensor {key!r}: {fault}")
             form = stored_form(record)
-            if form is not None and (entry.dtype, entry.shape) != (form.dtype, form.shape):
+            if (entry.dtype, entry.shape) != (form.dtype, form.shape):
                 raise _mixed(
                     where,
                     f"tensor {key!r} is {entry.dtype} {entry.shape} in the file and {record.dtype} "
                     f"{list(record.shape)} in the manifest",
                 )
             begin_of, end_of = entry.data_offsets
-            if form is not None and end_of - begin_of != form.nbytes:
+            if end_of - begin_of != form.nbytes:
                 raise _mixed(where, f"tensor {key!r} lies at {begin_of} to {end_of} and has {form.nbytes} bytes")
         _check_offsets((entry.data_offsets for entry in entries.values()), length - begin, where)
         return entries

@@ -39,6 +39,8 @@ logger = logging.getLogger("cleancut.trace")
 _PATIENCE = 10.0
 #: Seconds after which a disk that has refused a write is asked again.
 _RETRY = 1.0
+#: No header is as long.
+_HEAD_BYTES = 64 << 10
 
 
 class _Flushed(Signal):
@@ -50,9 +52,10 @@ class _Flushed(Signal):
 class JsonlTracer:
     """Appends a segment to the trace at `path`; satisfies `Tracer`.
 
-    A file that is there already must be a trace of the same schema version: a run that resumes goes on in it. One
-    writer at a time. Wrong arguments, a file that cannot be opened, another file or another writer raise UsageError,
-    now; nothing is raised later. A Controller closes the tracer of its barrier when the run is over.
+    A file that is there already must be a trace of the same schema version: a run that resumes goes on in it. One in
+    which a crash left no whole line, but zeros or the beginning of the first one, is begun anew, which the log says.
+    One writer at a time. Wrong arguments, a file that cannot be opened, another file or another writer raise
+    UsageError, now; nothing is raised later. A Controller closes the tracer of its barrier when the run is over.
     """
 
     def __init__(
@@ -280,9 +283,26 @@ def _opened(path: str) -> tuple[int, bool]:
     try:
         _lock(descriptor, path)
         size = os.fstat(descriptor).st_size
-        # The very first header may itself have been cut short.
-        begin = os.pread(descriptor, len(FIRST_BYTES), 0).split(b"\n")[0]
-        if size and not (begin and FIRST_BYTES.startswith(begin)):
+        # A power cut may have left the very first line short, or room for it, and for all behind it, unwritten.
+        begin = os.pread(descriptor, _HEAD_BYTES, 0).split(b"\n")[0].split(b"\0")[0]
+        after = _behind_the_nuls(descriptor, len(begin), size)
+        if size and _begins_a_header(begin) and after is None:
+            logger.warning(
+                "The trace %s held %d bytes and no whole line: what a crash or a power cut left of its first one. It "
+                "is begun anew.",
+                path, size,
+            )  # fmt: skip
+            os.ftruncate(descriptor, 0)
+            return descriptor, False
+        if after is not None and after > len(begin) and _is_a_trace_further_on(descriptor, after):
+            logger.warning(
+                "The trace %s has lost its beginning, as after a power cut: zeros stand there, up to byte %d. It goes "
+                "on behind what is left; a reader wants a copy that begins with a header.",
+                path, after,
+            )  # fmt: skip
+            return descriptor, os.pread(descriptor, 1, size - 1) != b"\n"
+        cut_short = after == len(begin) and FIRST_BYTES.startswith(begin) and _is_a_trace_further_on(descriptor, after)
+        if size and not (begin.startswith(FIRST_BYTES) or cut_short):
             raise UsageError(
                 f"path: {path} is not empty, and no trace of schema version {VERSION}. Appending would spoil it; name "
                 "another file, or move this one away."
@@ -294,6 +314,29 @@ def _opened(path: str) -> tuple[int, bool]:
         if isinstance(error, OSError):
             raise UsageError(f"path: {path} cannot be used for a trace: {error}. Name another file.") from error
         raise
+
+
+def _begins_a_header(begin: bytes) -> bool:
+    """Whether these are the first bytes of a header, however few; or all of the fixed ones and more."""
+    return begin.startswith(FIRST_BYTES) or FIRST_BYTES.startswith(begin)
+
+
+def _behind_the_nuls(descriptor: int, begin: int, size: int) -> int | None:
+    """Where something other than zeros comes after `begin`; None if there is nothing more."""
+    while begin < size:
+        room = os.pread(descriptor, 1 << 20, begin)
+        if rest := room.lstrip(b"\0"):
+            return begin + len(room) - len(rest)
+        if not room:
+            return None
+        begin += len(room)
+    return None
+
+
+def _is_a_trace_further_on(descriptor: int, begin: int) -> bool:
+    """Whether the first whole line from here on is one of a trace."""
+    rest = os.pread(descriptor, 1 << 20, begin)
+    return rest.partition(b"\n")[2].startswith(b'{"record":"')
 
 
 def _lock(descriptor: int, path: str) -> None:

@@ -32,7 +32,7 @@ from .standings import band_in, image_in, standing_in
 
 #: What a state says of things that nobody looks at once a save is over.
 _IMAGE = "image_"
-_KEY = re.compile(r"key \((\d+), (\d+)\)")
+_KEY = re.compile(r"key \(([0-9]{1,9}), ([0-9]{1,9})\)")
 
 
 # -- counterexamples of a machine
@@ -49,9 +49,9 @@ def explain_machine(document: Any, origin: str) -> str:
     walked: list[Any] = []
     model: Model | None = None
     try:
-        model = machine.model(_scope_of(machine, trace), trace.variants)
+        model = machine.model(trace.scope_of(machine), trace.variants)
         walked = walk(model, [(action, index) for action, index, _ in trace.steps])
-    except (TraceStale, ModelFault, TypeError, ValueError) as fault:
+    except (TraceStale, ModelFault, TypeError, ValueError, ArithmeticError, LookupError) as fault:
         notes = [f"This trace does not fit the machine any more, so owners are not shown: {fault}"]
     steps = _steps_of_file(document, trace) if not walked or model is None else _steps_walked(model, trace, walked)
     concerned = [str(line) for line in document.get("concerned", ())]
@@ -68,13 +68,6 @@ def explain_machine(document: Any, origin: str) -> str:
             notes=notes,
         )
     )
-
-
-def _scope_of(machine: Machine, trace: SpecTrace) -> Any:
-    from spec.scopes import FAMILIES
-
-    kind = type(next(iter(FAMILIES["small"][machine.name].values()))[0])
-    return kind(**trace.bounds)
 
 
 def _facts(machine: Machine, trace: SpecTrace) -> list[tuple[str, str]]:
@@ -216,6 +209,8 @@ def _follow(name: str, trace: Trace) -> tuple[_Followed | None, list[str]]:
         return None, [f"{fault.args[0]}; so what the steps changed is not shown"]
     if scenario.machine is None:
         return None, ["No machine follows this scenario, so owners are not shown."]
+    if not scenario.told:
+        return None, ["This run tells no events, so the machine may be in several states, and owners are not shown."]
     seen: list[Any] = []
     runs: list[Any] = []
     coverage = _Noted()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 #: Where the programs of the scenarios live. A name that two files have is not guessed at.
 _PACKAGES = ("impl", "interleavings")
-_PLACE = re.compile(r"(?P<file>[^/\\:]+\.py):(?P<line>\d+)(?: in (?P<function>\S+))?")
+_PLACE = re.compile(r"(?P<file>[^/\\:]+\.py):(?P<line>[0-9]{1,9})(?: in (?P<function>\S+))?")
 
 
 def source_lines(program: str) -> Callable[[str], str]:

@@ -13,12 +13,14 @@ barrier   compared: who waits, who is inside, the queue of checkpoints, the open
           `silences_left`, `passed_by`, `late_write`; `lease` (who is silent nobody knows: it moves by the events)
 cut       compared: cursor, epoch and exhausted bit, dispatch cursor, shortfalls, drop count, ledger, slots, spares,
           accounts, stamps, weights where a rule looks at them, version, permits, open window; and at publication the
-          whole image, against the real files
+          whole image, against the real files: its kind and the names of anchor and parent, permits, admissions,
+          failures of pending groups, reasons of drops, and the counter of group ids besides
           history: `gate_passed`, `lingering`, `trouble`, `columns` (where a task stands in its code); `tries` (the
           library keeps two budgets and forgets both with the commit); `lease`, `silences_left`
           (off in what is followed: the explorer has one process); `generations` (a permit is in a task's hands
-          before its slot and after it); `anchor`; `saves_left` and the other budgets; the image while it is read,
-          since no step of the implementation ends in between
+          before its slot and after it); `anchor` (a version; of a snapshot on disk its name is compared);
+          `saves_left` and the other budgets; the image while it is read, since no step of the implementation ends
+          in between
 
 **Names.** The machine numbers prompts in the order in which the loader hands them out, and takes groups of one age in
 that order. The library takes them in the order of their arrival. Two ready groups of which the machine knows nothing
@@ -38,10 +40,12 @@ different are the same up to their numbers, so where the two choose differently 
 from .barrier import BarrierTasks as BarrierTasks
 from .barrier import barrier_model as barrier_model
 from .barrier import follow_barrier as follow_barrier
+from .barrier import follow_silent_barrier as follow_silent_barrier
 from .barrier import with_cancellation as with_cancellation
 from .cut import Saves as Saves
 from .cut import cut_model as cut_model
 from .cut import follow_cut as follow_cut
+from .cut import follow_silent_cut as follow_silent_cut
 from .images import image_of_files as image_of_files
 from .images import image_of_machine as image_of_machine
 from .images import owners_of_files as owners_of_files

@@ -21,7 +21,7 @@ from spec.barrier import (
 )
 from spec.barrier import barrier as barrier_machine
 
-from ..follower import Coverage, Event, Follower, Path, Remembered, Rule, Stutter, View
+from ..follower import Coverage, Event, EventlessFollower, Follower, Path, Remembered, Rule, Stutter, View
 from .vocabulary import CLOSED_WITH_ITS_LEASE, COUNTED_IN_AS_A_BATCH, CUT_EVENTS, FIGURE_EVENTS
 from .words import MachineWords
 
@@ -199,6 +199,17 @@ def follow_barrier(
         of_implementation=lambda: barrier_of_implementation(barrier(), tasks),
         coverage=coverage,
     )
+
+
+#: Actions of the machine in one step of the library at most: a section is given back, another asked for and entered.
+ACTIONS_OF_A_STEP = 3
+
+
+def follow_silent_barrier(
+    model: Remembered, barrier: Callable[[], BarrierFrontEnd], tasks: BarrierTasks
+) -> EventlessFollower:
+    """A follower of the barrier machine for a barrier without a tracer."""
+    return EventlessFollower("barrier", model, lambda: barrier_of_implementation(barrier(), tasks), ACTIONS_OF_A_STEP)
 
 
 def with_cancellation(follower: Follower) -> Callable[..., None]:

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from impl.permutation import EpochOrder
 from spec.cut import CutScope
 from spec.cut import cut as cut_machine
 from spec.cut.state import CLAIMED, OUTSIDE_WINDOW, READY
 
-from ..follower import Coverage, Event, Follower, Path, Remembered, Resumed, Rule, Stutter
+from ..follower import Coverage, Event, EventlessFollower, Follower, Path, Remembered, Resumed, Rule, Stutter, View
 from .choices import swap_to_fit
 from .prompts import Prompts
 from .views import cut_of_implementation, cut_of_machine
@@ -158,6 +159,28 @@ def cut_model(scope: CutScope, variants: tuple[str, ...] = ()) -> Remembered:
     """The cut machine in one scope, to be followed by any number of runs; of a control, one of its variants."""
     model = cut_machine.model(scope, variants)
     return Remembered(model, cut_of_machine, MachineWords(model))
+
+
+#: Actions of the machine in one step of the library at most: what ends before a window, the window with its six reads,
+#: and what goes on after it.
+ACTIONS_OF_A_STEP = 12
+
+
+def follow_silent_cut(model: Remembered, controller: Callable[[], Controller], prompts: Prompts) -> EventlessFollower:
+    """A follower of the cut machine for a run without a tracer. Prompts are numbered in the order of the loader."""
+
+    def shown() -> View:
+        run = controller()
+        where = run._parts.loader.state()
+        for epoch in range(where.epoch + 1):
+            order = EpochOrder(where.dataset_length, where.seed, epoch)
+            last = where.position if epoch == where.epoch else where.dataset_length
+            prompts.learn((), [(epoch, order[place]) for place in range(last)])
+        for entry in run.ledger.entries.values():
+            prompts.learn([entry.group], [entry.key])
+        return cut_of_implementation(run, prompts)
+
+    return EventlessFollower("cut", model, shown, ACTIONS_OF_A_STEP)
 
 
 def follow_cut(

@@ -34,6 +34,14 @@ class Prompts:
         """The machine's number of a key."""
         return self._number[key[0], key[1]]
 
+    def of_owner(self, owner: int | Key) -> int:
+        """The machine's number of a group's prompt, or of a key."""
+        return self.of_key(owner) if isinstance(owner, tuple) else self.of_group(owner)
+
+    def groups_named(self) -> int:
+        """How many groups were named so far; their numbers begin at 0 and none is given twice."""
+        return len(self._key_of_group)
+
     def groups_of(self, key: Key) -> set[int]:
         """The groups that a key has had."""
         return {group for group, known in self._key_of_group.items() if known == key}

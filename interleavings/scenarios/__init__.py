@@ -22,20 +22,33 @@ from . import restart as _restart
 from . import retries as _retries
 from . import samplers as _samplers
 from . import saves as _saves
+from . import snapshots as _snapshots
 from . import spares as _spares
 from . import watchdog as _watchdog
-from .scenario import RUN, Scenario
+from .scenario import RUN, Pinned, Scenario
+from .whole_run import untraced
 
+# Runs that are searched without a tracer too: sections then end by shorter ways.
+_UNTRACED = (
+    (_commit.SCENARIO, Pinned(states=2_792, schedules=492_678_285_576)),
+    (_commit.CANCELLED, Pinned(states=20_316, schedules=1_767_275_728_746)),
+    (_spares.SPARES, Pinned(states=1_076, schedules=1_552_936_044)),
+    (_gate.GATE, Pinned(states=2_790, schedules=31_029_848_748)),
+    (_retries.SCENARIO, Pinned(states=2_334, schedules=1_466_047_156_734)),
+)
 SCENARIOS: dict[str, Scenario] = {
     scenario.name: scenario
     for scenario in (
         *(_barrier.BARRIER, _barrier.QUEUE, _misuse.SCENARIO),
-        *(_commit.SCENARIO, _commit.CANCELLED, _spares.SPARES, _spares.BORROW, _spares.DRAIN),
-        *(_gate.GATE, _gate.LIMIT, _retries.SCENARIO, _abort.SCENARIO, _abort.CANCELLED),
+        *(_commit.SCENARIO, _commit.CANCELLED, _commit.LATE, _spares.SPARES, _spares.BORROW, _spares.DRAIN),
+        *(_gate.GATE, _gate.LIMIT, _retries.SCENARIO, _retries.CANCELLED, _abort.SCENARIO, _abort.CANCELLED),
         *(_watchdog.WATCHDOG, _watchdog.STALL),
-        *(_samplers.BY_WEIGHT, _samplers.FIRST_READY, _samplers.IN_A_WINDOW),
+        *(_samplers.BY_WEIGHT, _samplers.FIRST_READY, _samplers.IN_A_WINDOW, _samplers.FAILING),
         _device.SCENARIO,
         *(_open_step.SCENARIO, _epoch.SCENARIO, _saves.SCENARIO, _restart.SCENARIO),
+        *(_snapshots.SNAPSHOTS, _snapshots.DAMAGED),
+        *(_barrier.DRAIN_LIMIT, _barrier.BARRIER_UNTRACED, _barrier.QUEUE_UNTRACED, _barrier.DRAIN_LIMIT_UNTRACED),
+        *(untraced(scenario, pinned) for scenario, pinned in _UNTRACED),
     )
 }
 # What has to fail: each shows that the explorer finds the fault that it is about. Asked for by name only.
@@ -53,10 +66,10 @@ class UnknownScenario(KeyError):
 
 def scenario_named(name: str) -> Scenario:
     """The scenario of that name; `NAME_with_2_crashes` is one with another number of them."""
-    other = re.fullmatch("(.+)_with_([0-9]+)_crashes", name)
-    if other is not None and (with_crashes := scenario_named(other[1]).with_crashes) is not None:
-        return with_crashes(int(other[2]))
     named = {**SCENARIOS, **CONTROLS}
+    other = re.fullmatch("(.+)_with_([0-9]{1,6})_crashes", name)
+    if other is not None and other[1] in named and (with_crashes := named[other[1]].with_crashes) is not None:
+        return with_crashes(int(other[2]))
     if name not in named:
         raise UnknownScenario(f"no scenario {name!r}; there are: {', '.join(named)}")
     return named[name]

@@ -19,7 +19,7 @@ SCENARIO = whole_run(
     "2 groups in flight at once with the windowed sampler: when one is trained the other is given up, with 2 saves",
     SCOPE,
     cut_model(SCOPE),
-    Pinned(states=3_337, schedules=2_302_324_236),
+    Pinned(states=3_346, schedules=2_302_324_236),
     quick=False,
     save_period=1,
 )
@@ -32,7 +32,7 @@ CANCELLED = whole_run(
     "the run of abort, of which any task is cancelled at any point",
     CANCELLED_SCOPE,
     cut_model(CANCELLED_SCOPE),
-    Pinned(states=13_054, schedules=32_322_130_888),
+    Pinned(states=12_874, schedules=29_972_375_248),
     turns=False,
     quick=False,
     cancels=1,

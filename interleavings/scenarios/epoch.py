@@ -21,4 +21,5 @@ SCENARIO = run_with_crashes(
     generation_seconds=1.0,
     save_period=None,
     save_deadline=1.5,
+    quick=True,
 )

@@ -178,6 +178,7 @@ LIMIT = whole_run(
     variants=WAITS_IN_SLOT,
     save_period=1,
     max_steps=1,
+    failed_saves_tolerated=0,
 )
 IN_SLOT = whole_run(
     "gate_in_slot",

@@ -10,6 +10,7 @@ the end every prompt was trained once by it, or dropped.
 from __future__ import annotations
 
 import asyncio
+import marshal
 from collections.abc import Coroutine, Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -18,11 +19,13 @@ from impl.errors import UsageError
 from impl.store import names
 from spec.cut import CutScope
 from spec.cut import cut as machine
+from spec.cut.state import FULL
 
 from ..errors import Violation
 from ..follower import Coverage, Follower, Remembered, Resumed
 from ..in_words import counted
 from ..refinement import Prompts, Saves, cut_model, follow_cut, restored_state
+from ..refinement.images import OutsideOfTheMachine
 from ..subject import Subject
 from ..walkers import register_walker
 from .crash_images import Tree
@@ -69,6 +72,16 @@ class Point:
 
     state: Any
     numbers: Prompts
+    outside: OutsideOfTheMachine
+    reasons: Mapping[int | tuple[int, int], str]
+
+    def content(self) -> tuple[Any, ...]:
+        """What a state of the explorer holds of it: of the machine the values alone.
+
+        Which vectors two states of the machine share depends on what a process has worked out before.
+        """
+        values = [tuple(value) if isinstance(value, tuple) else value for value in self.state]
+        return (marshal.dumps(values, 2), self.numbers, self.outside, self.reasons)
 
 
 class Life(WholeRun):
@@ -90,6 +103,8 @@ class Life(WholeRun):
         self.restored = False
         self.snapshot: asyncio.Task[None] | None = None
         super().__init__(lives.scope, model, coverage, frozenset(), False, **config)
+        if point is not None:
+            self.outside, self.reasons = point.outside, dict(point.reasons)
 
     def follow(self, model: Remembered, coverage: Coverage) -> Follower:
         """From the start; a restore leads the machine to where it goes on."""
@@ -132,33 +147,34 @@ class Life(WholeRun):
 
     async def take_snapshot(self) -> None:
         """At any moment of the step and after it; a checkpointer that is closed by then takes none."""
-        checkpointer = self.controller.checkpointer
-        assert checkpointer is not None
         try:
-            await checkpointer.begin_snapshot()
+            await self.checkpointer.begin_snapshot()
         except UsageError:
-            if not checkpointer._closed:
+            if not self.checkpointer._closed:
                 raise
 
     def trace(self, action: str, /, **fields: Any) -> None:
         """What the events do not say of a section: that it is the snapshot's, or the restore's."""
         if action == "open_cut":
-            self.saves.snapshot = fields["task"] == "snapshot"
+            self.saves.snapshot = self.is_snapshot(fields)
         elif action == "restore":
             self.restored = True
         elif action == "publish":
             self._lives.acknowledged = max(self._lives.acknowledged, fields["sequence"])
         super().trace(action, **fields)
 
+    def is_snapshot(self, opened: Mapping[str, Any]) -> bool:
+        """Whether the window that was opened is a snapshot's: its task says so."""
+        return bool(opened["task"] == "snapshot")
+
     def on_action(self, action: str, before: Any) -> None:
         """Keep where the machine publishes each checkpoint: a crash leads there from it."""
         super().on_action(action, before)
         if action == "publish" and self._lives.crashes_left:
-            checkpointer = self.controller.checkpointer
-            assert checkpointer is not None
-            assert checkpointer._background is not None
-            name = checkpointer._background.get_name().removeprefix("publish-")
-            self._lives.points[name] = Point(before, self.prompts.copy())
+            assert self.checkpointer._background is not None
+            name = self.checkpointer._background.get_name().removeprefix("publish-")
+            outside = OutsideOfTheMachine(name if before.kind == FULL else self.outside.anchor, parent=name)
+            self._lives.points[name] = Point(before, self.prompts.copy(), outside, self.saved_reasons)
 
     def observe(self) -> Any:
         """Follow the step; after a restore, compare the trainer with the run."""
@@ -205,9 +221,11 @@ class Lives:
         model: Remembered,
         coverage: Coverage,
         generation_seconds: float,
+        life_of: type[Life],
         config: Mapping[str, Any],
     ) -> None:
         self.scope = scope
+        self._life_of = life_of
         self.generation_seconds = generation_seconds
         # For the first process alone, so that the ones after it stay small.
         self.snapshots_left = scope.snapshots
@@ -227,12 +245,16 @@ class Lives:
         self.points = {name: self.points[name] for name in found if name in self.points}
         if found and found[-1] not in self.points:
             raise Violation("image_equals_cut", f"after the crash there is {found[-1]}, which no window has read")
-        point = self.points[found[-1]] if found else None
+        point = self.points[self.restorable(tree)[-1]] if found else None
         if not self.crashes_left:
             # Nobody will ask again; where the machine was is history.
             disk.after_call = None
             self.points = {}
-        self.life = Life(self, disk, point, self._model, self._coverage, **self._config)
+        self.life = self._life_of(self, disk, point, self._model, self._coverage, **self._config)
+
+    def restorable(self, tree: Tree) -> list[str]:
+        """The checkpoints that the next process can restore, which takes the last."""
+        return checkpoints_in(tree)
 
     def subject(self) -> Subject:
         """The program."""
@@ -277,6 +299,8 @@ def run_with_crashes(
     *,
     generation_seconds: float,
     quick: bool = False,
+    life_of: type[Life] = Life,
+    lives_of: type[Lives] | None = None,
     **config: Any,
 ) -> Scenario:
     """A scenario of a whole run that may crash as often as its scope says, the trainer's state being saved with it."""
@@ -286,8 +310,9 @@ def run_with_crashes(
         register_barrier()
         register_tensors()
         register_disk()
+        register_walker(Point, Point.content)
         register_walker(Survivors, lambda survivors: (survivors.disk, survivors.identity()))
-        return Lives(scope, model, coverage, generation_seconds, config).subject()
+        return (lives_of or Lives)(scope, model, coverage, generation_seconds, life_of, config).subject()
 
     def with_crashes(crashes: int) -> Scenario:
         if crashes == scope.crashes:
@@ -295,9 +320,14 @@ def run_with_crashes(
         # A process that finds the last save of all saves once more.
         saves = max(1, scope.saves + crashes - scope.crashes)
         other = replace(scope, crashes=crashes, saves=saves)
-        made = run_with_crashes(
-            name, sentence, other, None, generation_seconds=generation_seconds, quick=quick, **config
-        )
+        options = {
+            **config,
+            "generation_seconds": generation_seconds,
+            "quick": quick,
+            "life_of": life_of,
+            "lives_of": lives_of,
+        }
+        made = run_with_crashes(name, sentence, other, None, **options)
         return replace(made, name=f"{name}_with_{crashes}_crashes")
 
     scenario = Scenario(

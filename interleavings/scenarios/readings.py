@@ -15,7 +15,7 @@ from impl.checkpointing.publication import Written
 from impl.checkpointing.save_log import SaveLog
 from impl.pinned_pool import PinnedPool
 
-from ..follower import Coverage, Follower, Remembered
+from ..follower import Coverage, EventlessFollower, Follower, Remembered
 from ..walkers import register_walker
 from .crash_images import Directory, File
 from .fake_disk import FakeDisk
@@ -50,6 +50,7 @@ def register_barrier() -> None:
     register_walker(AsyncioSection, _without_event_numbers)
     # The machine's state is part of every state already, as what `observe` returns; coverage is counted over all runs.
     register_walker(Follower, lambda follower: ())
+    register_walker(EventlessFollower, lambda follower: ())
     register_walker(Coverage, lambda coverage: ())
     register_walker(Remembered, lambda model: ())
 

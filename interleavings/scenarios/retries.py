@@ -7,31 +7,24 @@ time is virtual and a back-off ends at any moment, whatever else could run.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from spec.cut import CutScope
-from spec.cut.state import NO_ENTRY
 
 from ..errors import Violation
 from ..refinement import cut_model
 from .scenario import Pinned
-from .whole_run import CLAIMS, DIRECTORY, WholeRun, whole_run
+from .whole_run import CLAIMS, WholeRun, whole_run
 
 FAILS = {0: 1, 1: 2}
 """How many attempts of each group fail."""
 
 
 class Retries(WholeRun):
-    """A run in which attempts fail, with an eye on permits and on the budgets in the files."""
+    """A run in which attempts fail, with an eye on permits; the budgets in the files are part of every image."""
 
-    claims = (*CLAIMS, "no_permit_while_backing_off", "budgets_are_saved")
-
-    def __init__(self, *arguments: Any, **config: Any) -> None:
-        super().__init__(*arguments, **config)
-        # For each image: the failures that the machine has counted of each pending prompt.
-        self.tries: list[dict[int, int]] = []
+    claims = (*CLAIMS, "no_permit_while_backing_off")
 
     async def generate(self, request: Any) -> Mapping[str, Any]:
         if request.attempt < FAILS[request.group]:
@@ -55,28 +48,6 @@ class Retries(WholeRun):
             )
         return state
 
-    def on_action(self, action: str, before: Any) -> None:
-        """As ever; and keep the failures that the machine has counted of each pending prompt at the cut."""
-        super().on_action(action, before)
-        if action == "publish":
-            pending = [p for p, entry in enumerate(before.image_ledger) if entry != NO_ENTRY and before.image_tries[p]]
-            self.tries.append({p: before.image_tries[p] for p in pending})
-
-    def check_published(self, name: str) -> None:
-        """As ever; and each pending group has in the files the failures that were counted at the cut."""
-        prompts = self.images[0][1]
-        super().check_published(name)
-        saved: Counter[int] = Counter()
-        for cause, count in self.disk.documents(f"{DIRECTORY}/{name}")["trainer.json"]["budgets"].items():
-            saved[prompts.of_group(int(cause.partition("/")[0]))] += count
-        counted = self.tries.pop(0)
-        if dict(saved) != counted:
-            raise Violation(
-                "budgets_are_saved",
-                f"{name} does not hold the failures that were counted at its cut",
-                {"failures of each prompt at the cut": counted, "on disk": dict(saved)},
-            )
-
 
 SCOPE = CutScope(batches=2, batch_size=1, lookahead=1, saves=2, crashes=0, failures=3, retries=1, in_flight=1)
 SCENARIO = whole_run(
@@ -87,6 +58,24 @@ SCENARIO = whole_run(
     Pinned(states=2_334, schedules=1_466_047_156_734),
     turns=False,
     quick=False,
+    timers="anytime",
+    run_of=Retries,
+    save_period=1,
+    data_retries=1,
+    backoff=1.0,
+)
+CANCELLED_SCOPE = CutScope(
+    batches=1, batch_size=1, lookahead=0, saves=1, crashes=0, failures=2, retries=1, background=1, failed_saves=1
+)
+CANCELLED = whole_run(
+    "retries_cancelled",
+    "1 group that fails once and is tried again, with a save, of which any task is cancelled at any point",
+    CANCELLED_SCOPE,
+    cut_model(CANCELLED_SCOPE),
+    Pinned(states=1_491, schedules=199_565_676),
+    turns=False,
+    quick=False,
+    cancels=1,
     timers="anytime",
     run_of=Retries,
     save_period=1,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from spec.cut import READY_FIRST, WEIGHT_FIFO, WINDOWED, CutScope
 
 from ..refinement import cut_model
+from .retries import Retries
 from .scenario import Pinned, Scenario
 from .whole_run import whole_run
 
@@ -31,3 +32,21 @@ def of_sampler(name: str, number: int, pinned: Pinned) -> Scenario:
 BY_WEIGHT = of_sampler("weight_fifo", WEIGHT_FIFO, Pinned(states=2_788, schedules=31_029_848_748))
 FIRST_READY = of_sampler("ready_first", READY_FIRST, Pinned(states=2_788, schedules=31_029_848_748))
 IN_A_WINDOW = of_sampler("windowed", WINDOWED, Pinned(states=1_929, schedules=31_029_848_748))
+
+FAILING_SCOPE = CutScope(
+    batches=2, batch_size=1, lookahead=0, saves=2, crashes=0, sampler=WINDOWED, failures=3, retries=1, capacity=2
+)
+FAILING = whole_run(
+    "windowed_failures",
+    "2 groups in flight with the windowed sampler: one fails once and may be too old by then, one fails for good",
+    FAILING_SCOPE,
+    cut_model(FAILING_SCOPE),
+    Pinned(states=4_772, schedules=10_577_543_522),
+    run_of=Retries,
+    turns=False,
+    quick=False,
+    timers="anytime",
+    save_period=1,
+    data_retries=1,
+    backoff=1.0,
+)

@@ -56,19 +56,15 @@ class OverlappingSaves(WholeRun):
 
     async def main(self) -> None:
         """Everything at once; then close, which tells of a failure that nobody has heard of."""
-        checkpointer = self.controller.checkpointer
-        assert checkpointer is not None
-        await checkpointer.prepare()
+        await self.checkpointer.prepare()
         tasks = [asyncio.create_task(self.save(), name=f"saver-{number}") for number in range(SAVERS)]
         tasks.append(asyncio.create_task(self.reserve(), name="reserver"))
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self.listen(checkpointer.close())
+        await self.listen(self.checkpointer.close())
 
     async def save(self) -> None:
         """Ask for a full save, and note when it is said to be durable."""
-        checkpointer = self.controller.checkpointer
-        assert checkpointer is not None
-        info = await self.listen(checkpointer.save())
+        info = await self.listen(self.checkpointer.save())
         if info is not None:
             self.acknowledged.append(info.name)
 

@@ -46,6 +46,10 @@ class Scenario:
     """Crashes anywhere."""
     with_crashes: Callable[[int], Scenario] | None = None
     """The same with another number of crashes; None where nothing says what survives one."""
+    without_tracer: Callable[[], Scenario] | None = None
+    """The same without a tracer; None where the run cannot be followed without its events."""
+    told: bool = True
+    """Whether the run tells its events, by which the machine is followed; without, by what shows alone."""
     variants: tuple[str, ...] = ()
     """Of a control, the variants of the machine that it is followed by."""
 
@@ -55,8 +59,8 @@ class Scenario:
         return f"cancels {self.cancels if cancels is None else cancels}{crashes}"
 
     def actions(self) -> list[str]:
-        """The actions that the machine has in this scope; none without a machine."""
-        if self.machine is None:
+        """The actions that the machine has in this scope, where steps of the run can be told to take them."""
+        if self.machine is None or not self.told:
             return []
         declared = self.machine.actions.values()
         return [action.name for action in declared if action.when is None or action.when(self.scope)]

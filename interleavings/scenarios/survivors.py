@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import marshal
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -125,6 +126,27 @@ def checkpoints_in(tree: Tree) -> list[str]:
     """The names of the checkpoints in it, the highest sequence last; whether they are whole is not asked."""
     found = {name: numbers for name in directory_of(tree) if (numbers := names.parse_checkpoint_name(name)) is not None}
     return sorted(found, key=lambda name: found[name][1])
+
+
+def content_in(tree: Tree, path: str) -> bytes | None:
+    """The bytes of a file below the checkpoint directory; None where there is none."""
+    node: Tree | None = tuple(directory_of(tree).items())
+    for part in path.split("/"):
+        node = None if node is None or isinstance(node, bytes) else dict(node).get(part)
+    return node if isinstance(node, bytes) else None
+
+
+def changed(tree: Tree, path: str, change: Callable[[bytes], bytes]) -> Tree:
+    """The same tree with another content of one file below the checkpoint directory."""
+
+    def within(node: Tree, parts: list[str]) -> Tree:
+        if isinstance(node, bytes):
+            return change(node)
+        return tuple((name, within(below, parts[1:]) if name == parts[0] else below) for name, below in node)
+
+    assert not isinstance(tree, bytes)
+    ((root, below),) = tree
+    return ((root, within(below, path.split("/"))),)
 
 
 def name_of(tree: Tree) -> str:

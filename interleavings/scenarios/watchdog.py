@@ -64,7 +64,7 @@ WATCHDOG = whole_run(
     "a whole run of 2 batches of 1 prompt with a watchdog, whose saves take any time: none is taken for a stall",
     SCOPE,
     cut_model(SCOPE),
-    Pinned(states=13_556, schedules=None),
+    Pinned(states=13_423, schedules=None),
     turns=False,
     quick=False,
     horizon=LIMIT,

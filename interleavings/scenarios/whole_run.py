@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from impl.barrier import CheckpointBarrier
@@ -18,6 +19,7 @@ from impl.controller import Controller, ControllerConfig
 from impl.errors import CleancutError
 from impl.loader import PromptLoader
 from impl.samplers import InOrderSampler, ReadyFirstSampler, Sampler, WeightFifoSampler, WindowedSampler
+from impl.store import names
 from impl.store.lock import WriterIdentity
 from impl.trainer_state import TrainerState
 from spec.cut import IN_ORDER, READY_FIRST, WEIGHT_FIFO, CutScope
@@ -27,8 +29,8 @@ from spec.cut.state import OUTSIDE_WINDOW
 from ..errors import Violation
 from ..follower import Coverage, Follower, Remembered, View
 from ..in_words import counted
-from ..refinement import Prompts, follow_cut, image_of_files, image_of_machine, owners_of_files
-from ..refinement.images import handed_out_count
+from ..refinement import Prompts, follow_cut, follow_silent_cut, image_of_files, image_of_machine, owners_of_files
+from ..refinement.images import OutsideOfTheMachine, handed_out_count, reasons_told
 from ..subject import Subject
 from .fake_disk import FakeDisk
 from .readings import register_barrier, register_disk, register_tensors
@@ -75,6 +77,7 @@ class WholeRun:
         coverage: Coverage,
         failing: frozenset[int],
         turns: bool,
+        traced: bool = True,
         **config: Any,
     ) -> None:
         import torch
@@ -82,9 +85,18 @@ class WholeRun:
         self.scope = scope
         self.prompts = self.numbers()
         self.follower = self.follow(model, coverage)
+        # Without a tracer the machine is followed by what shows alone, and published is what newly lies on the disk.
+        self.silent = None if traced else follow_silent_cut(model, lambda: self.controller, self.prompts)
+        self.read_back: set[str] = set()
         self.disk = self.disk_to_write()
         # What the machine has fixed with the end of a window, until it is found in files.
         self.images: list[tuple[View, Prompts]] = []
+        self.outside = OutsideOfTheMachine()
+        # Of each window that is closed: the number of groups named by then, and the reason of each drop.
+        self.closed: list[tuple[int, dict[int | tuple[int, int], str]]] = []
+        self.reasons: dict[int | tuple[int, int], str] = {}
+        # Those of the window whose image was published last.
+        self.saved_reasons: dict[int | tuple[int, int], str] = {}
         self.published: list[str] = []
         self.failed_saves: list[str] = []
         # A task of the run was cancelled from outside, which ends the run.
@@ -136,7 +148,7 @@ class WholeRun:
 
     def barrier(self) -> CheckpointBarrier:
         """The barrier of this run, with the follower as its tracer."""
-        return CheckpointBarrier(trace=self.trace)
+        return CheckpointBarrier(trace=self.trace if self.silent is None else None)
 
     def loader(self) -> PromptLoader:
         """The loader of this run."""
@@ -155,15 +167,28 @@ class WholeRun:
             raise
         except CleancutError as error:
             # The background task of a save was cancelled before it wrote: whoever asks next learns of it.
-            if not any(name in str(error) for name in self.failed_saves):
+            if not self.tells_of_a_failed_save(error):
                 raise
             self.cancelled = True
 
+    def tells_of_a_failed_save(self, error: CleancutError) -> bool:
+        """Whether an error is that of a save which the events, or without them the statistics, say has failed."""
+        if self.silent is not None:
+            return self.checkpointer.statistics().failed > 0 and "background task was cancelled" in str(error)
+        return any(name in str(error) for name in self.failed_saves)
+
     # -- the run
+
+    @property
+    def checkpointer(self) -> Checkpointer:
+        """The checkpointer of this run."""
+        assert self.controller.checkpointer is not None
+        return self.controller.checkpointer
 
     def trace(self, action: str, /, **fields: Any) -> None:
         """Pass events to the follower; note what was published."""
         self.follower(action, **fields)
+        self.reasons |= reasons_told(action, fields)
         if action == "publish":
             self.published.append(fields["name"])
         elif action == "fail_save":
@@ -184,6 +209,13 @@ class WholeRun:
 
     def observe(self) -> Any:
         """Follow the step; compare every new checkpoint with the machine's image, and count its owners."""
+        if self.silent is not None:
+            possible = self.silent.observe()
+            on_disk = {name for name in self.disk.listdir(DIRECTORY) if names.parse_checkpoint_name(name)}
+            for name in sorted(on_disk - self.read_back):
+                self.check_owners(name, self.disk.documents(f"{DIRECTORY}/{name}"))
+            self.read_back = on_disk
+            return possible
         state = self.follower.observe(self.on_action)
         for name in self.published:
             self.check_published(name)
@@ -196,12 +228,18 @@ class WholeRun:
 
     def on_action(self, action: str, before: Any) -> None:
         """Keep the image that the machine publishes, with the numbers that the prompts have in it."""
+        if action == ("close_window" if self.scope.background else "publish"):
+            self.closed.append((self.prompts.groups_named(), dict(self.reasons)))
+        if action == "fail_save" and self.scope.background:
+            self.closed.pop(0)
         if action == "publish":
-            self.images.append((image_of_machine(before), self.prompts.copy()))
+            next_group, self.saved_reasons = self.closed.pop(0)
+            reasons = frozenset((self.prompts.of_owner(owner), reason) for owner, reason in self.saved_reasons.items())
+            outside = replace(self.outside, next_group=next_group, reasons=reasons)
+            self.images.append((image_of_machine(before, outside), self.prompts.copy()))
 
-    def check_published(self, name: str) -> None:
-        """One owner for every key behind the loader's cursor, and the machine's image of the same window."""
-        documents = self.disk.documents(f"{DIRECTORY}/{name}")
+    def check_owners(self, name: str, documents: Mapping[str, Any]) -> None:
+        """One owner for every key behind the loader's cursor, and for no other."""
         owners = owners_of_files(documents)
         handed_out = self.prompts.handed_out(handed_out_count(documents))
         wrong = {key: owners.get(key, []) for key in handed_out if len(owners.get(key, [])) != 1}
@@ -212,8 +250,13 @@ class WholeRun:
                 f"in {name} " + "; ".join(_owners_in_words(key, who) for key, who in wrong.items()),
                 {f"until now, {_named(key)}": ", ".join(self.events_of(key)) or "not handed out" for key in wrong},
             )
+
+    def check_published(self, name: str) -> None:
+        """One owner for every key behind the loader's cursor, and the machine's image of the same window."""
+        documents = self.disk.documents(f"{DIRECTORY}/{name}")
+        self.check_owners(name, documents)
         expected, prompts = self.images.pop(0)
-        found = image_of_files(documents, prompts)
+        found = image_of_files(documents, prompts, self.scope.retries)
         if expected != found:
             different = [aspect for aspect in expected if expected[aspect] != found[aspect]]
             raise Violation(
@@ -224,6 +267,9 @@ class WholeRun:
                     "on disk": {aspect: found[aspect] for aspect in different},
                 },
             )
+        self.outside = replace(
+            self.outside, parent=name, anchor=name if found["kind"] == "full" else self.outside.anchor
+        )
 
     def events_of(self, key: tuple[int, int]) -> list[str]:
         """What happened to a key, and when its checkpoint was read: for the report of a failure."""
@@ -240,17 +286,22 @@ class WholeRun:
         """The run trained or dropped everything and left nothing behind; one that was cancelled, what it must."""
         if self.cancelled:
             return self.left_behind()
-        view = self.follower.state
-        if not machine.progress or not machine.progress.finished(view):
-            return f"the run ended, but the machine is not finished: {view}"
+        assert machine.progress is not None
+        if not any(machine.progress.finished(state) for state in self.possible_states()):
+            return f"the run ended, but the machine is not finished: {self.possible_states()[0]}"
         return self.left_behind()
+
+    def possible_states(self) -> tuple[Any, ...]:
+        """Where the machine may be: one state if it is told what happens."""
+        return (self.follower.state,) if self.silent is None else tuple(self.silent.states)
 
     def left_behind(self) -> str | None:
         """What a run must have seen to, however it ends: images past their window, tasks, permits, the barrier."""
         controller = self.controller
         core, in_flight = controller.barrier._core, controller.generation.in_flight
         wrong = {
-            "windows never published": len(self.images) + (self.follower.state.window != OUTSIDE_WINDOW),
+            "windows never published": len(self.images)
+            + all(state.window != OUTSIDE_WINDOW for state in self.possible_states()),
             "generations still running": len(controller.generation.running),
             "in-flight permits not given back": in_flight.capacity - in_flight.free,
             "buffer permits that belong to no slot": controller.buffer.statistics()["permits_held"],
@@ -274,6 +325,14 @@ def _owners_in_words(key: tuple[int, int], owners: list[str]) -> str:
     return f"{_named(key)} has {counted(len(owners), 'owner')}, {' and '.join(owners)}, where it must have exactly one"
 
 
+def untraced(scenario: Scenario, pinned: Pinned) -> Scenario:
+    """The same run without a tracer, as production runs it."""
+    assert scenario.without_tracer is not None
+    made = scenario.without_tracer()
+    sentence = f"the run of {scenario.name}, without a tracer"
+    return replace(made, name=f"{scenario.name}_untraced", sentence=sentence, pinned=pinned, quick=False, told=False)
+
+
 def whole_run(
     name: str,
     sentence: str,
@@ -289,6 +348,7 @@ def whole_run(
     timers: Timers = "idle",
     horizon: float = 0.0,
     variants: tuple[str, ...] = (),
+    traced: bool = True,
     **config: Any,
 ) -> Scenario:
     """A scenario of a whole run; the groups in `failing` fail at every attempt. `variants` are those of the `model`.
@@ -303,9 +363,25 @@ def whole_run(
         register_tensors()
         register_disk()
         register_waits()
-        run = run_of(scope, model, coverage, failing, turns, **config)
+        run = run_of(scope, model, coverage, failing, turns, traced, **config)
         return Subject(run.main(), observe=run.observe, finish=run.finish, horizon=horizon, narrate=run.narrate)
 
+    def without_tracer() -> Scenario:
+        options: dict[str, Any] = {"failing": failing, "turns": turns, "run_of": run_of, "cancels": cancels, **config}
+        options |= {"timers": timers, "horizon": horizon, "variants": variants, "traced": False}
+        return whole_run(name, sentence, scope, model, None, **options)
+
     return Scenario(
-        name, sentence, machine, scope, cancels, program_of, run_of.claims, pinned, quick, timers, variants=variants
+        name=name,
+        sentence=sentence,
+        machine=machine,
+        scope=scope,
+        cancels=cancels,
+        program_of=program_of,
+        claims=run_of.claims,
+        pinned=pinned,
+        quick=quick,
+        timers=timers,
+        variants=variants,
+        without_tracer=without_tracer,
     )

@@ -10,6 +10,7 @@ from impl.tracing import Event
 from spec.cut import cut
 from spec.cut.scope import IN_ORDER, WEIGHT_FIFO, WINDOWED
 from spec.cut.state import ADMITTED, NO_ENTRY, NO_SLOT, READY, RESERVED
+from spec.expression import Vector
 
 from ..in_words import counted
 from .open_state import ANY_NUMBER, OpenState, Sparse
@@ -23,6 +24,9 @@ _FROM_IMAGE = ("crash_and_restore", "crash_and_restore_replay_free")
 
 View = Mapping[str, Any]
 
+#: So far the dispatch cursor may be ahead of the trainer, beside a step for each prompt: steps may have lost theirs.
+MOST_STEPS = 4096
+
 
 def restore(protocol: Protocol, images: Images, event: Event) -> bool:
     """Let the run go on from what the event says; whether that could be compared with the checkpoint as it was saved.
@@ -33,6 +37,7 @@ def restore(protocol: Protocol, images: Images, event: Event) -> bool:
     said = _view_of_event(fields, protocol.state, protocol.dataset_length)
     name, sequence = fields["name"], fields["sequence"]
     fence = fields.get("fence")
+    _require_bounded(fields, protocol.dataset_length)
     image = images.published.get(name)
     if image is not None and written_by_others(image, fence):
         # A process of which not one event is left has taken the number anew.
@@ -61,6 +66,20 @@ def restore(protocol: Protocol, images: Images, event: Event) -> bool:
 def by_weight(state: OpenState) -> bool:
     """Whether a rule of the sampler looks at weights."""
     return state.sampler in (WEIGHT_FIFO, WINDOWED)
+
+
+def _require_bounded(fields: Mapping[str, Any], dataset_length: int) -> None:
+    """Refuse rows that no dataset has, and more steps than the groups can be for: each is looked at by itself."""
+    keys = [entry[1:3] for kind in ("pending", "ready") for entry in fields[kind]] + list(fields["spares"])
+    for epoch, row in keys:
+        if epoch < 0 or not 0 <= row < dataset_length:
+            raise Refused(f"{fields['name']}: the prompt {[epoch, row]} is in no epoch of {dataset_length} rows")
+    ahead = _number(fields["cursor"], -1) - fields["version"]
+    if ahead > MOST_STEPS + len(keys) + len(fields["shortfalls"] or ()):
+        raise Refused(
+            f"{fields['name']}: the dispatch cursor is {ahead} steps ahead of the trainer, with "
+            f"{counted(len(keys), 'prompt')} in the run"
+        )
 
 
 # -- comparison with the image
@@ -186,13 +205,16 @@ def _adopt(protocol: Protocol, fields: Mapping[str, Any], saved: OpenState | Non
         (group, (epoch, index), PHASES[phase], NO_SLOT, step, -1) for group, epoch, index, phase, _, step in pending
     ]
     places = prompts.add([row[1] for row in rows], [row[0] for row in rows], cursor - 1)
-    for place, (_, _, ledger, slot, step, weight) in zip(places, rows, strict=True):
-        s.set_at("ledger", place, ledger)
-        s.set_at("slot", place, slot)
-        s.set_at("stamp", place, _number(step, -1))
-        s.set_at("weight", place, -1 if stamped or slot == NO_SLOT else weight)
-    for place in prompts.add(fields["spares"], [None] * len(fields["spares"]), cursor - 1):
-        s.set_at("spare", place, 1)
+    # The first of this process, so they are all that the vectors hold.
+    assert places.start == 0
+    s.__dict__.update(
+        ledger=Vector([row[2] for row in rows]),
+        slot=Vector([row[3] for row in rows]),
+        stamp=Vector([_number(row[4], -1) for row in rows]),
+        weight=Vector([-1 if stamped or row[3] == NO_SLOT else row[5] for row in rows]),
+    )
+    spares = prompts.add(fields["spares"], [None] * len(fields["spares"]), cursor - 1)
+    s.__dict__["spare"] = Vector([0] * spares.start + [1] * len(spares))
     reserved = [admission for *_, phase, admission, _ in fields["pending"] if phase == "reserved"]
     protocol.admission = reserved[0] if reserved else None
 

@@ -6,6 +6,7 @@ placement   which shared expressions are worked out once, and where
 source      the generated text
 switching   several variants of one scope as one text
 library     that text compiled and cached on disk, or interpreted
+kept_code   compiled code on disk, looked at before it is executed
 kernels     the table of states, the same code for every machine
 storage     the arrays of a search, and their limit
 expansion   a block of states expanded: what is new, and what breaks

@@ -152,14 +152,14 @@ class _Run:
                     self.depth += 1
                 level = self.whole_level()
                 if time.perf_counter() - put_aside > PUT_ASIDE_EVERY:
-                    level_files.save(self.key, level, self.storage)
+                    self.put_aside(level)
                     put_aside = time.perf_counter()
         except KeyboardInterrupt:
             why = "interrupted"
         except OutOfMemory as limit:
             why = str(limit)
         if why and level is not None and self.finding is None:
-            level_files.save(self.key, level, self.storage)
+            self.put_aside(level)
         elif not why:
             level_files.forget(self.key)
         return self.result(why)
@@ -173,7 +173,8 @@ class _Run:
 
     def go_on_from_files(self) -> bool:
         """Take up a search that was put aside; whether there was one."""
-        level = level_files.load(self.key, self.storage)
+        counters = {"taken": len(self.watch.taken), "missing": len(self.watch.missing)}
+        level = level_files.load(self.key, self.storage, counters)
         if level is None:
             return False
         self.storage.refill()
@@ -183,6 +184,12 @@ class _Run:
         self.watch.taken[:] = level.taken
         self.watch.missing[:] = level.missing
         return True
+
+    def put_aside(self, level: Level) -> None:
+        """Keep the search on disk. The time that the disk takes is no part of the search."""
+        began = time.perf_counter()
+        level_files.save(self.key, level, self.storage)
+        self.started += time.perf_counter() - began
 
     def whole_level(self) -> Level:
         """Where the search stands, between two levels."""

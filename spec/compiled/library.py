@@ -1,21 +1,24 @@
 """Generated text made callable: compiled, and cached on disk.
 
 The file of a text is named by its digest together with the version of numba and of this engine's own words, so a
-changed machine, scope, generator or numba never meets an old result. Remove the directory to forget everything.
+changed machine, scope, generator or numba never meets an old result. What is executed is the text that was generated
+now, never the file: one that holds anything else, as after a power cut, is written anew. For compiled code see
+`kept_code`. Remove the directory to forget everything.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.util
+import linecache
 import os
 import sys
-import tempfile
 from pathlib import Path
 from types import ModuleType
 
 import numba
+
+from .kept_code import write_whole
 
 CACHE_VARIABLE = "CLEANCUT_CACHE"
 
@@ -45,22 +48,27 @@ def compiled(text: str) -> ModuleType:
     if name in sys.modules:
         return sys.modules[name]
     path = cache_directory() / f"{name}.py"
-    if not path.exists():
-        _write_whole(path, text)
-    description = importlib.util.spec_from_file_location(name, path)
-    assert description is not None
-    assert description.loader is not None
-    module = importlib.util.module_from_spec(description)
+    _keep(path, text)
+    module = ModuleType(name)
+    module.__file__ = str(path)
+    # What reads the source, as the translator does, reads this text too; no time of change, so it is never read again.
+    linecache.cache[str(path)] = (len(text), None, text.splitlines(keepends=True), str(path))
     # The cache finds the module by this name.
     sys.modules[name] = module
-    description.loader.exec_module(module)
+    try:
+        exec(compile(text, str(path), "exec"), module.__dict__)
+    except BaseException:
+        del sys.modules[name]
+        raise
     return module
 
 
-def _write_whole(path: Path, text: str) -> None:
-    """Write a file so that nobody sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(temporary, path)
+def _keep(path: Path, text: str) -> None:
+    """Have the file hold this text, and no other; numba keeps compiled code beside it, by its time of change."""
+    data = text.encode()
+    try:
+        if path.read_bytes() == data and not path.is_symlink():
+            return
+    except OSError:
+        pass
+    write_whole(path, data)

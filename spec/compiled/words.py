@@ -11,6 +11,7 @@ from typing import Any
 
 from numba import njit
 
+from .kept_code import looked_at
 from .translator import translated
 
 
@@ -24,7 +25,7 @@ choose_truth = choose
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile a function of the engine's own."""
-    return njit(cache=True, boundscheck=True, nogil=True)(function)
+    return looked_at(njit(cache=True, boundscheck=True, nogil=True)(function))
 
 
 def generated(function: Callable[..., Any]) -> Any:
@@ -34,4 +35,4 @@ def generated(function: Callable[..., Any]) -> Any:
     body = f"def {function.__name__}({names}):\n    return body({names})\n"
     space: dict[str, Any] = {"body": translated(function), "__name__": function.__module__}
     exec(compile(body, function.__code__.co_filename, "exec"), space)
-    return njit(cache=True, nogil=True)(space[function.__name__])
+    return looked_at(njit(cache=True, nogil=True)(space[function.__name__]))

@@ -1,15 +1,21 @@
 """Who owns each prompt that a checkpoint has handed out: exactly one owner, or it is lost or doubled.
 
 Pure: spans of rows in, a balance out. It works on spans and not on single keys, since the accounts of a long run are a
-few intervals that stand for millions of prompts; only the epoch under way needs one byte a row.
+few intervals that stand for millions of prompts. In the epoch under way rows are looked at one by one, and only as many
+as the spans can answer for: the rows handed out are a shuffled part of the epoch, so whoever owns just these has about
+as many spans as the smaller of the two, the rows handed out or the others, has rows. Owners in fewer spans own other
+rows than were handed out, however long the dataset is that a file claims; some of them are then named and counted.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
+from ..in_words import counted
 from ..keys import Key
 from ..permutation import EpochOrder
 
@@ -17,6 +23,9 @@ from ..permutation import EpochOrder
 OWNERS = ("trained", "dropped", "buffered", "pending", "spare")
 #: So many keys are named in full; the count is always of all.
 EXAMPLES = 20
+#: Rows of the epoch under way that are looked at in any case, and for each span.
+_LOOKS = 1 << 16
+_LOOKS_A_SPAN = 4
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -43,20 +52,19 @@ class HandedOut:
         """How many prompts that are."""
         return self.epoch * self.dataset_length + self.position
 
-    def rows_of_epoch(self) -> bytearray:
-        """One byte for each row of the epoch under way: 1 if it was handed out."""
-        rows = bytearray(self.dataset_length)
-        order = EpochOrder(self.dataset_length, self.seed, self.epoch)
-        for place in range(self.position):
-            rows[order[place]] = 1
-        return rows
+    def includes(self, epoch: int, row: int) -> bool:
+        """Whether a prompt is among them."""
+        if epoch != self.epoch or self.position == self.dataset_length:
+            return epoch <= self.epoch
+        return EpochOrder(self.dataset_length, self.seed, epoch).place_of(row) < self.position
 
 
 @dataclass(slots=True)
 class Keys:
-    """A number of keys, the first of them by name, each with a word about it."""
+    """A number of keys, the first of them by name, each with a word about it. `at_least`: there may be more."""
 
     count: int = 0
+    at_least: bool = False
     examples: list[tuple[Key, str]] = field(default_factory=list)
 
     def add(self, epoch: int, first: int, last: int, about: str) -> None:
@@ -71,9 +79,15 @@ class Keys:
             self.add(epoch, 0, length - 1, "")
         self.count += max(0, end - first - EXAMPLES) * length
 
+    @property
+    def number(self) -> str:
+        """The count in words."""
+        return f"{'at least ' if self.at_least else ''}{counted(self.count, 'prompt')}"
+
     def __str__(self) -> str:
         named = ", ".join(f"{tuple(key)}{f' ({about})' if about else ''}" for key, about in self.examples[:5])
-        return f"{named}{f' and {self.count - 5} more' if self.count > 5 else ''}"
+        more = f" and {self.count - 5} more" if self.count > 5 else ""
+        return f"{named}{more}"
 
 
 @dataclass(slots=True)
@@ -147,19 +161,79 @@ def _gaps(owners: list[Span], length: int) -> Iterator[tuple[int, int]]:
 def _compare(found: Ownership, epoch: int, owners: list[Span], handed_out: HandedOut) -> None:
     """Count what nobody owns of the rows handed out, and what somebody owns of the others."""
     length = handed_out.dataset_length
-    if epoch < handed_out.epoch:
+    for span in owners:
+        found.ahead.add(epoch, max(span.first, length), span.last, span.owner)
+    given = handed_out.position if epoch == handed_out.epoch else length if epoch < handed_out.epoch else 0
+    if given == length:
         for first, last in _gaps(owners, length):
             found.lost.add(epoch, first, last, "")
+    elif given == 0:
         for span in owners:
-            found.ahead.add(epoch, max(span.first, length), span.last, span.owner)
+            found.ahead.add(epoch, span.first, min(span.last, length - 1), span.owner)
+    else:
+        _compare_under_way(found, owners, handed_out)
+
+
+def _compare_under_way(found: Ownership, owners: list[Span], handed_out: HandedOut) -> None:
+    """As `_compare`, of the epoch of which the first places of a shuffled order were handed out."""
+    length, position, epoch = handed_out.dataset_length, handed_out.position, handed_out.epoch
+    order = EpochOrder(length, handed_out.seed, epoch)
+    pieces = list(_pieces(owners, length))
+    owned = sum(last - first + 1 for first, last, _ in pieces)
+    starts = [first for first, _, _ in pieces]
+    limit = _LOOKS + _LOOKS_A_SPAN * len(owners)
+
+    def owner_of(row: int) -> str | None:
+        at = bisect_right(starts, row) - 1
+        return pieces[at][2] if at >= 0 and row <= pieces[at][1] else None
+
+    free = length - owned
+    by_row = free <= max(limit, position)
+    if by_row:
+        lost = (row for row in islice(_rows(_gaps(owners, length)), limit) if order.place_of(row) < position)
+    else:
+        lost = (row for row in map(order.__getitem__, range(min(position, limit))) if owner_of(row) is None)
+    known = 0
+    for row in lost:
+        found.lost.add(epoch, row, row, "")
+        known += 1
+    if (free if by_row else position) > limit:
+        # As many as are missing in all, if that is more than were found.
+        found.lost.at_least = found.ahead.at_least = owned > 0
+        found.lost.count += max(0, position - owned - known)
+        known = max(known, position - owned)
+    # Of the rows owned, those that were handed out are all but the lost ones.
+    strangers = owned - (position - known)
+    if not strangers:
         return
-    rows = handed_out.rows_of_epoch() if epoch == handed_out.epoch else bytearray(length)
-    for first, last in _gaps(owners, length):
-        for row in range(first, last + 1):
-            if rows[row]:
-                found.lost.add(epoch, row, row, "")
+    firsts, lasts = sorted(span.first for span in owners), sorted(span.last for span in owners)
+    by_row = owned <= max(limit, length - position)
+    rows: Iterator[int]
+    if by_row:
+        rows = (row for row in islice(_rows(pieces), limit) if order.place_of(row) >= position)
+    else:
+        rows = map(order.__getitem__, range(position, min(length, position + limit)))
+    for row in rows:
+        if (owner := owner_of(row)) is not None:
+            found.ahead.add(epoch, row, row, owner)
+            # Each owner counts.
+            found.ahead.count += bisect_right(firsts, row) - bisect_left(lasts, row) - 1
+            strangers -= 1
+    if (owned if by_row else length - position) > limit:
+        found.ahead.at_least = True
+        found.ahead.count += max(0, strangers)
+
+
+def _pieces(owners: list[Span], length: int) -> Iterator[tuple[int, int, str]]:
+    """The rows below `length` that somebody owns, each once, with one of its owners. `owners` are sorted."""
+    reached = -1
     for span in owners:
-        for row in range(span.first, min(span.last + 1, length)):
-            if not rows[row]:
-                found.ahead.add(epoch, row, row, span.owner)
-        found.ahead.add(epoch, max(span.first, length), span.last, span.owner)
+        first, last = max(span.first, reached + 1), min(span.last, length - 1)
+        if first <= last:
+            yield first, last, span.owner
+            reached = last
+
+
+def _rows(ranges: Iterable[tuple[int, int] | tuple[int, int, str]]) -> Iterator[int]:
+    for each in ranges:
+        yield from range(each[0], each[1] + 1)

@@ -1,0 +1,462 @@
+"""The one list of checks of a checkpoint: each notices what no other does; a restore, fsck and a save ask the same."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from run_situations import NumberTrainer, Run, forge, mixed, rows_of, saved
+
+from impl import (
+    CheckpointBarrier,
+    Checkpointer,
+    HeldCounters,
+    InOrderSampler,
+    Ledger,
+    PromptLoader,
+    ReplayBuffer,
+    TensorPlane,
+    steps,
+)
+from impl.__main__ import main
+from impl.checkpointing import checks
+from impl.checkpointing.checks import CHECKS, Checked, first_problem
+from impl.checkpointing.restoring import read_documents
+from impl.checkpointing.validation import Documents
+from impl.errors import CheckpointCorrupt, CheckpointIncompatible, CleancutError, InvariantViolated, UsageError
+from impl.ledger import Phase
+from impl.store.posix_files import PosixFiles
+from impl.store.reader import CheckpointReader
+
+Edit = Callable[[dict[str, Any]], object]
+
+
+def fsck(directory: Path) -> tuple[int, list[dict[str, Any]]]:
+    """The status, and what fsck says of each checkpoint."""
+    report = directory.parent / "report.json"
+    status = main(["fsck", str(directory), "--json", str(report)])
+    return status, json.loads(report.read_text())["checkpoints"]
+
+
+async def restore_refuses(directory: Path) -> CleancutError | None:
+    """The refusal of a restore in fresh parts; None where it is taken. Nothing may be changed by a refusal."""
+    run = Run(directory)
+    before = run.state()
+    try:
+        await run.checkpointer.restore()
+    except CleancutError as error:
+        assert run.state() == before, "a refusal changes nothing"
+        return error
+    finally:
+        await run.checkpointer.close()
+    return None
+
+
+# ------------------------------------------------------------------------------------- each check, by what only it sees
+
+
+def of_the_first_group(documents: dict[str, Any]) -> dict[str, Any]:
+    entry: dict[str, Any] = documents["ledger"]["entries"][0]
+    return entry
+
+
+def swap_a_trained_prompt_for_one_not_drawn(documents: dict[str, Any]) -> None:
+    """As many owners as before, of other prompts."""
+    owned = {(entry["epoch"], entry["index"]) for entry in documents["ledger"]["entries"]}
+    owned |= {(slot["epoch"], slot["index"]) for slot in documents["buffer"]["slots"]}
+    for interval in documents["trainer"]["accounts"]["trained"]:
+        owned |= {(interval["epoch"], row) for row in range(interval["first"], interval["last"] + 1)}
+    length = documents["manifest"]["identity"]["dataset_length"]
+    of_the_first_group(documents)["index"] = next(row for row in range(length) if (0, row) not in owned)
+
+
+ONLY_IT_SEES: dict[str, Edit] = {
+    "steps_agree": lambda d: d["trainer"].update(step=2),
+    "numbers_are_counts": lambda d: d["trainer"].update(next_group=2**70),
+    "keys_are_of_the_dataset": lambda d: d["spares"]["spares"].append(
+        {"epoch": 0, "index": 10**6, "payload": {"kind": "dataset", "value": None}}
+    ),
+    "parts_name_one_run": lambda d: d["loader"]["state"].update(seed=d["loader"]["state"]["seed"] + 1),
+    "parts_are_of_one_save": lambda d: d["buffer"]["rows"].update(ledger_sha256="0" * 64),
+    "words_are_known": lambda d: of_the_first_group(d)["payload"].update(kind="value"),
+    "free_values_are_plain": lambda d: of_the_first_group(d)["payload"].update(kind="value", value="\ud800"),
+    "owners_are_distinct": lambda d: of_the_first_group(d).update(group=d["buffer"]["slots"][0]["group"]),
+    "ids_are_fresh": lambda d: d["trainer"].update(next_admission=0),
+    "admissions_are_whole": lambda d: of_the_first_group(d).update(admission=d["ledger"]["entries"][-1]["admission"]),
+    "states_have_their_form": lambda d: d["loader"]["state"].update(exhausted=True),
+    "stamps_fit_the_sampler": lambda d: [
+        entry.update(step=None) for entry in d["ledger"]["entries"] if entry["phase"] == Phase.ADMITTED.value
+    ],
+    "cursor_covers_stamps": lambda d: d["sampler"]["state"].update(cursor=0),
+    "steps_can_be_trained": lambda d: d["sampler"]["state"].update(cursor=7),
+    "weights_are_of_the_past": lambda d: d["buffer"]["slots"][0].update(weight=9),
+    "budgets_name_groups": lambda d: d["trainer"]["budgets"].update({"5/data": 3}),
+    "accounts_agree": lambda d: d["trainer"]["accounts"]["trained"].append(d["trainer"]["accounts"]["trained"][0]),
+    "owners_are_counted": lambda d: d["ledger"]["entries"].pop(),
+    "owners_were_handed_out": swap_a_trained_prompt_for_one_not_drawn,
+    "counts_of_the_manifest_agree": lambda d: d["manifest"]["counts"]["trained"].update(value=77),
+}
+
+
+@pytest.fixture(scope="module")
+def plain_documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The documents of a checkpoint with every kind of owner, as plain values."""
+    import asyncio
+
+    root = tmp_path_factory.mktemp("run")
+    asyncio.run(_saved(root))
+    documents = read_documents(CheckpointReader(PosixFiles(), str(root), "step_1-1"))
+    names = ("manifest", "sampler", "loader", "spares", "buffer", "ledger", "trainer")
+    return {name: msgspec.to_builtins(getattr(documents, name)) for name in names}
+
+
+async def _saved(root: Path) -> None:
+    await saved(root)
+
+
+def checked(plain: dict[str, Any]) -> Checked:
+    kinds = {name: field for name, field in Documents.__annotations__.items() if name not in ("name",)}
+    import typing
+
+    kinds = typing.get_type_hints(Documents)
+    converted = {name: msgspec.convert(value, kinds[name]) for name, value in plain.items()}
+    return Checked(Documents("step_1-1", **converted))
+
+
+def consistent(plain: dict[str, Any], check: str) -> None:
+    """Let counts and stamps follow an edit, except where they are what is edited."""
+    if check != "parts_are_of_one_save":
+        plain["buffer"]["rows"]["ledger_entries"] = len(plain["ledger"]["entries"])
+    if check != "counts_of_the_manifest_agree":
+        plain["manifest"]["counts"]["pending"]["value"] = len(plain["ledger"]["entries"])
+        plain["manifest"]["counts"]["spares"]["value"] = len(plain["spares"]["spares"])
+
+
+def test_every_check_has_an_edit_that_it_is_first_to_see() -> None:
+    """A check that nothing shows to notice may as well be left out."""
+    assert ONLY_IT_SEES.keys() == {check.__name__ for check in CHECKS}
+    assert len(CHECKS) >= 20
+
+
+@pytest.mark.parametrize("name", ONLY_IT_SEES)
+def test_a_check_is_the_first_to_see_its_edit_and_is_needed_for_it(
+    name: str, plain_documents: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the check the edit is told by a later one, if at all, and by none of those before."""
+    plain = copy.deepcopy(plain_documents)
+    assert first_problem(checked(plain)) is None
+    ONLY_IT_SEES[name](plain)
+    consistent(plain, name)
+    found = {check.__name__: list(check(checked(plain))) for check in CHECKS[: _place(name) + 1]}
+    assert [other for other, problems in found.items() if problems] == [name]
+    for problem in found[name]:
+        assert problem.file.endswith(".json")
+        assert problem.key
+        assert problem.what
+
+
+def _place(name: str) -> int:
+    return [check.__name__ for check in CHECKS].index(name)
+
+
+# ------------------------------------------------------------------------------------------------- a restore and fsck
+
+
+def named(member: str, old: str) -> Edit:
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["files"][f"{old}."] = manifest["files"].pop(old)
+
+    return change
+
+
+def of_a_tensor(**changes: Any) -> Edit:
+    def change(manifest: dict[str, Any]) -> None:
+        listed = next(record for record in manifest["files"].values() if record["tensors"])
+        next(iter(listed["tensors"].values())).update(changes)
+
+    return change
+
+
+G07: dict[str, tuple[str, Edit, str]] = {
+    "unknown dtype": ("manifest.json", of_a_tensor(dtype="float12"), "tensors"),
+    "negative shape": ("manifest.json", of_a_tensor(shape=[-1]), "tensors"),
+    "shape beyond memory": ("manifest.json", of_a_tensor(shape=[2**62, 0]), "tensors"),
+    "shape below zero": ("manifest.json", of_a_tensor(shape=[0, -3]), "tensors"),
+    "version beyond 64 bits": ("trainer.json", lambda d: d.update(version=2**70), "trainer.json"),
+    "next group beyond 64 bits": ("trainer.json", lambda d: d.update(next_group=2**70), "trainer.json"),
+    "next group beyond any run": ("trainer.json", lambda d: d.update(next_group=2**60), "next_group"),
+    "attempt of 400 digits": ("ledger.json", lambda d: d["entries"][0].update(attempt=int("9" * 400)), "ledger.json"),
+    "a true for a number": ("trainer.json", lambda d: d.update(version=True), "version"),
+    "a name ending in a dot": ("manifest.json", named("files", "spares.json"), "spares.json."),
+    "step of another": ("trainer.json", lambda d: d.update(step=9), "step"),
+    "a digest that is none": ("manifest.json", lambda d: d["files"]["spares.json"].update(sha256="x"), "sha256"),
+    "a sequence below zero": ("manifest.json", lambda d: d.update(fence=-1), "fence"),
+    "a parent that comes later": ("manifest.json", lambda d: d.update(parent="step_9-9"), "parent"),
+}
+
+
+def rewrite_manifest(root: Path, change: Edit) -> None:
+    import hashlib
+
+    manifest = json.loads((root / "manifest.json").read_text())
+    change(manifest)
+    data = json.dumps(manifest).encode()
+    (root / "manifest.json").write_bytes(data)
+    (root / "manifest.sha256").write_text(f"{hashlib.sha256(data).hexdigest()}  manifest.json\n")
+
+
+@pytest.mark.parametrize("case", G07)
+async def test_case_G07_what_no_writer_wrote_is_refused_by_restore_and_fsck_with_file_and_key(
+    tmp_path: Path, case: str
+) -> None:
+    """All digests are right. fsck called such checkpoints whole, and a restore failed in torch or took them."""
+    member, change, key = G07[case]
+    await saved(tmp_path / "run")
+    if member == "manifest.json":
+        rewrite_manifest(tmp_path / "run" / "step_1-1", change)
+    else:
+        forge(tmp_path / "run", member, change)
+    error = await restore_refuses(tmp_path / "run")
+    assert isinstance(error, CheckpointCorrupt | CheckpointIncompatible)
+    assert member in str(error)
+    assert key in str(error)
+    status, found = fsck(tmp_path / "run")
+    assert status == 1
+    assert found[0]["state"] not in ("whole", "unbalanced")
+    assert any(key in problem for problem in found[0]["problems"])
+
+
+async def test_case_G08_an_admitted_group_without_its_stamp_is_refused(tmp_path: Path) -> None:
+    """It would be generated and never trained, and the run would end with an account that does not add up."""
+    await saved(tmp_path / "run")
+    forge(tmp_path / "run", "ledger.json", lambda d: [e.update(step=None) for e in d["entries"] if e["step"] == 1])
+    error = await restore_refuses(tmp_path / "run")
+    assert isinstance(error, CheckpointCorrupt)
+    assert "ledger.json: entries[" in str(error)
+    assert "stamps every group that it admits" in str(error)
+    assert fsck(tmp_path / "run")[0] == 1
+
+
+# --------------------------------------------------------------------------------------------- groups that make a step
+
+
+class Parts:
+    """A run on the parts alone, in which nothing but the loader says how many groups make a step."""
+
+    def __init__(self, directory: Path, batch_size: int = 4, bind: int | None = None) -> None:
+        self.barrier = CheckpointBarrier()
+        self.ledger, self.sampler = Ledger(self.barrier), InOrderSampler(lookahead=1)
+        self.loader = PromptLoader(list(range(24)), batch_size, seed=0)
+        capacity = self.sampler.capacity_needed(batch_size)
+        self.buffer = ReplayBuffer(self.barrier, capacity, TensorPlane(), self.ledger)
+        if bind is not None:
+            self.sampler.bind(bind)
+        self.checkpointer = Checkpointer(directory, self.barrier)
+        self.counters = HeldCounters()
+        self.checkpointer.attach(
+            ledger=self.ledger, loader=self.loader, sampler=self.sampler, buffer=self.buffer, counters=self.counters
+        )
+
+
+async def test_case_G09_the_size_of_a_step_is_said_once_by_the_loader(tmp_path: Path) -> None:
+    """Said in four places it was four numbers that had to agree."""
+    parts = Parts(tmp_path)
+    admission = await steps.reserve(parts.ledger, parts.loader)
+    assert admission is not None
+    await steps.admit(parts.ledger, parts.sampler, admission)
+    assert parts.sampler.groups_per_step == 4
+    assert parts.sampler.target(0) == 4
+    await parts.checkpointer.save()
+    await parts.checkpointer.close()
+    manifest = json.loads((tmp_path / "step_0-1" / "manifest.json").read_text())
+    assert manifest["identity"]["groups_per_step"] == 4
+
+
+@pytest.mark.parametrize(("at_save", "at_restore"), [(4, 2), (2, 4)])
+async def test_case_G09_another_size_of_steps_is_refused_with_both_values(
+    tmp_path: Path, at_save: int, at_restore: int
+) -> None:
+    """Two finished prompts were dropped as stale one way round, and the run hung the other."""
+    first = Parts(tmp_path, bind=at_save)
+    await first.checkpointer.save()
+    await first.checkpointer.close()
+    other = Parts(tmp_path, bind=at_restore)
+    with pytest.raises(CheckpointIncompatible) as refused:
+        await other.checkpointer.restore()
+    assert f"groups_per_step: {at_save} in the checkpoint, {at_restore} here" in str(refused.value)
+    await other.checkpointer.close()
+    again = Parts(tmp_path, bind=at_restore)
+    with pytest.raises(CheckpointIncompatible, match="groups_per_step"):
+        await again.checkpointer.prepare()
+
+
+async def test_case_G09_a_checkpoint_that_does_not_say_is_taken_and_that_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Format 1 had no such field at first."""
+    first = Parts(tmp_path)
+    await first.checkpointer.save()
+    await first.checkpointer.close()
+    rewrite_manifest(tmp_path / "step_0-1", lambda manifest: manifest["identity"].pop("groups_per_step"))
+    fresh = Parts(tmp_path, bind=2)
+    with caplog.at_level(logging.INFO, "cleancut.checkpointer"):
+        await fresh.checkpointer.restore()
+    await fresh.checkpointer.close()
+    assert [record.message for record in caplog.records if "how many groups made a step" in record.message] == [
+        "step_0-1 does not say how many groups made a step, so that is not compared with this run's"
+    ]
+
+
+# ------------------------------------------------------------------------------------------------- work of this process
+
+
+@pytest.mark.parametrize("held", ["ledger", "buffer", "pool"])
+async def test_case_G10_a_restore_over_work_of_this_process_is_refused_and_changes_nothing(
+    tmp_path: Path, held: str
+) -> None:
+    """A late result of before was committed, and the step after the restore trained rows of another version."""
+    await saved(tmp_path / "run")
+    run = Run(tmp_path / "run")
+    if held == "pool":
+        await run.divert()
+    else:
+        admission = await run.admit()
+        if held == "buffer":
+            await run.finish(*admission.groups)
+    before = run.state()
+    with pytest.raises(UsageError, match="this process has work under way: ") as refused:
+        await run.checkpointer.restore()
+    assert {"ledger": "in the ledger", "buffer": "in the buffer", "pool": "in the spare pool"}[held] in str(
+        refused.value
+    )
+    assert run.state() == before
+
+
+async def test_case_G10_what_a_restore_brought_is_no_work_until_somebody_touches_it(tmp_path: Path) -> None:
+    """A restore may follow a restore; after a mutation it may not, and a result of a group that is gone is refused."""
+    await saved(tmp_path / "run")
+    run = Run(tmp_path / "run")
+    await run.checkpointer.restore()
+    again = run.state()
+    await run.checkpointer.restore()
+    assert run.state() == again
+    await run.dispatch(5)
+    with pytest.raises(UsageError, match="work under way"):
+        await run.checkpointer.restore()
+
+
+# ----------------------------------------------------------------------------------- a save asks what a restore does
+
+
+async def test_case_G11_groups_in_another_buffer_on_the_same_ledger_are_not_saved_as_lost(tmp_path: Path) -> None:
+    """The save succeeded, retention deleted the last good checkpoint, and no restore was possible."""
+    run = await mixed(Run(tmp_path / "run", keep=1))
+    await run.checkpointer.save()
+    stranger = ReplayBuffer(run.barrier, 8, TensorPlane(), run.ledger)
+    entry = run.ledger.entries[6]
+    permit = await stranger.acquire_permit()
+    async with run.barrier.mutation("dispatch") as cut:
+        stranger.reserve(cut, 6, entry.key, entry.step, run.version, permit)
+    staged = await stranger.plane.stage(6, rows_of(6))
+    async with run.barrier.mutation("commit") as cut:
+        stranger.commit(cut, 6, staged)
+    run.ledger.remove_committed(6)
+    with pytest.raises(InvariantViolated, match=r"no restore would take it: .*\.json: "):
+        await run.checkpointer.save()
+    await run.checkpointer.close()
+    assert await restore_refuses(tmp_path / "run") is None, "the one before is still there, and whole"
+
+
+async def test_case_G11_a_batch_that_was_drawn_and_not_reserved_is_not_saved_as_lost(tmp_path: Path) -> None:
+    """The cursor is past it and nobody owns it."""
+    run = await mixed(Run(tmp_path / "run", keep=1))
+    await run.checkpointer.save()
+    async with run.barrier.mutation("draw") as cut:
+        assert run.loader.next_batch(cut) is not None
+    with pytest.raises(InvariantViolated, match=r"loader.json: state.position: the loader has handed out"):
+        await run.checkpointer.save()
+    await run.checkpointer.close()
+    assert await restore_refuses(tmp_path / "run") is None
+
+
+async def test_case_G11_a_save_that_does_not_ask_publishes_what_no_restore_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mutant: without the question at its end the save is acknowledged."""
+    from impl.checkpointing import publication
+
+    monkeypatch.setattr(publication, "first_problem", lambda checked: None)
+    run = await mixed(Run(tmp_path / "run"))
+    async with run.barrier.mutation("draw") as cut:
+        assert run.loader.next_batch(cut) is not None
+    await run.checkpointer.save()
+    await run.checkpointer.close()
+    assert isinstance(await restore_refuses(tmp_path / "run"), CheckpointCorrupt)
+
+
+async def test_case_G11_a_save_looks_at_what_is_new_since_the_one_before(tmp_path: Path) -> None:
+    """What was found to be handed out stays so; a prompt trained since that nobody drew is found all the same."""
+    run = await mixed(Run(tmp_path / "run"))
+    await run.checkpointer.save()
+    assert run.checkpointer._known.trained_count == 4
+    assert list(run.ledger.accounts.snapshot().trained_since(run.checkpointer._known)) == []
+    never = next(key for key in _rows_never_drawn(run))
+    run.ledger.accounts.train(never)
+    assert list(run.ledger.accounts.snapshot().trained_since(run.checkpointer._known)) == [tuple(never)]
+    entry = run.ledger.entries[8]
+    async with run.barrier.mutation("lose") as cut:
+        run.ledger.drop(cut, 8, "failed")
+    del run.ledger.accounts._dropped.places[entry.key]
+    run.ledger.accounts._dropped.drops.pop()
+    with pytest.raises(InvariantViolated, match="was trained and was never handed out"):
+        await run.checkpointer.save()
+
+
+def _rows_never_drawn(run: Run) -> list[Any]:
+    from impl.keys import Key
+    from impl.permutation import EpochOrder
+
+    where = run.loader.state()
+    order = EpochOrder(where.dataset_length, where.seed, 0)
+    return [Key(0, order[place]) for place in range(where.position, where.dataset_length)]
+
+
+# ------------------------------------------------------------------------------------------------- the trainer's state
+
+
+async def test_case_G14_a_resume_that_forgets_the_trainer_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    """The run went on at the saved version with weights that had seen nothing."""
+    run = await mixed(Run(tmp_path / "run"))
+    await run.checkpointer.save(NumberTrainer(7))
+    await run.checkpointer.close()
+    fresh = Run(tmp_path / "run")
+    before = fresh.state()
+    with pytest.raises(CheckpointIncompatible, match="holds a trainer's state, and no trainer was given"):
+        await steps.resume(fresh.checkpointer, fresh.sampler)
+    assert fresh.state() == before
+    trainer = NumberTrainer(0)
+    restored = await steps.resume(fresh.checkpointer, fresh.sampler, trainer)
+    assert restored is not None
+    assert trainer.value == 7
+    by_hand = Run(tmp_path / "run")
+    taken = (await by_hand.checkpointer.restore()).trainer
+    assert taken is not None
+    assert taken.read_json("value.json") == 7
+
+
+def test_the_list_is_one() -> None:
+    """Restore, fsck and the end of a save call it; none of them has checks of its own."""
+    root = Path(checks.__file__).parent.parent
+    callers = {
+        "checkpointing/restoring.py": "require_whole(",
+        "checkpointing/publication.py": "first_problem(",
+        "inspection/examine.py": "require_whole(",
+    }
+    for member, call in callers.items():
+        assert call in (root / member).read_text(), member
