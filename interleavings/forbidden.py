@@ -25,6 +25,7 @@ from typing import Any
 
 from .errors import ExplorerUsageError
 from .loop import ExplorerLoop
+from .outside import Outside
 from .refusals import DEFINING_MODULES
 from .tasks import ExplorerTask
 
@@ -74,6 +75,7 @@ class Fence:
 
     def __init__(self, allow: tuple[str, ...] = ()) -> None:
         self.loop: ExplorerLoop | None = None
+        self.outside: Outside | None = None
         self.interrupted = False  # a KeyboardInterrupt came out of a step: the program's own, or somebody's Ctrl-C
         self._allow = frozenset(allow)
         self._thread = threading.get_ident()

@@ -125,6 +125,12 @@ class ExplorerLoop(RefusingLoop, asyncio.AbstractEventLoop):
         self._thread = threading.get_ident()
         self._factory: Any = None
         self._exception_handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
+        self.own = 0
+        self.own = len(vars(self))  # what comes after it is the program's
+
+    def attributes_of_the_program(self) -> dict[str, Any]:
+        """Return what the program has put on the loop."""
+        return dict(list(vars(self).items())[self.own :])
 
     # -- what asyncio asks of a loop ---------------------------------------------------------------------------------
     def time(self) -> float:

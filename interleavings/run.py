@@ -19,6 +19,7 @@ from .forbidden import Fence
 from .frames import frames_inwards
 from .identical import Identical, identical_from
 from .loop import ExplorerHandle, ExplorerLoop, ExplorerTimer, Job, key_of
+from .outside import Outside, next_finalizer
 from .result import Failure
 from .subject import Program, Subject, fresh_subject
 from .tasks import (
@@ -68,7 +69,10 @@ class Run:
         state: Callable[[], Any] | None,
         invariant: Callable[[], object] | None,
         observed: dict[Hashable, Any],
+        outside: Outside,
     ) -> None:
+        self.outside = outside
+        self.first_finalizer = next_finalizer()
         self.rules = rules
         self.fifo = rules.fifo
         self.cancels_left = rules.cancels
