@@ -125,6 +125,11 @@ def _pattern(walk: Walk, value: re.Pattern[Any]) -> None:
     walk.out.append(("pattern", value.pattern, value.flags))  # its repr is cut short
 
 
+def _match(walk: Walk, value: re.Match[Any]) -> None:
+    walk.out.append((value.pos, value.endpos, value.lastindex, value.regs))  # type: ignore[attr-defined]
+    walk.stack.extend((value.string, value.re))
+
+
 def _code(walk: Walk, value: types.CodeType) -> None:
     walk.out.append(code_record(value)[1])
 
@@ -180,6 +185,7 @@ CONTENT: dict[type, Handler] = {
     types.ModuleType: read_module,
     types.CodeType: _code,
     re.Pattern: _pattern,
+    re.Match: _match,
     functools._lru_cache_wrapper: read_cache,
     property: read_referents,
     classmethod: read_referents,
@@ -242,6 +248,8 @@ def _content_of(kind: type) -> Handler | None:
         return None
     if issubclass(base, BaseException):
         return read_exception
+    if issubclass(base, type):
+        return read_class
     handler = CONTENT.get(base)
     if handler in (read_task, read_future):
         return _unless_overridden(kind, base, handler)

@@ -46,14 +46,18 @@ def read_reduced(walk: Walk, value: Any) -> None:
 def read_rebuilt(walk: Walk, value: Any) -> None:
     """As `read_reduced`, of an object whose class may override that: by the methods of its type of C alone."""
     base = c_base_of(type(value))
-    own = vars(base)
+    parts: Any
     try:
-        if "__reduce__" in own:
-            parts = base.__reduce__(value)
-        elif "__reduce_ex__" in own:
-            parts = base.__reduce_ex__(value, 2)
-        elif "__getstate__" in own:
-            parts = ("", base.__getstate__(value))  # type: ignore[attr-defined]
+        for one in base.__mro__[:-1]:
+            if "__reduce__" in vars(one):
+                parts = one.__reduce__(value)
+            elif "__reduce_ex__" in vars(one):
+                parts = one.__reduce_ex__(value, 2)
+            elif "__getstate__" in vars(one):
+                parts = ("", one.__getstate__(value))  # type: ignore[attr-defined]
+            else:
+                continue
+            break
         else:
             raise TypeError(f"{base.__qualname__} does not say how to rebuild it")
     except Exception as error:

@@ -112,12 +112,12 @@ def _table(walk: Walk, kind: str, keys: tuple[Any, ...], held: tuple[Any, ...]) 
 
 def _ordered_dict(walk: Walk, value: Any) -> None:
     """An ordered dictionary has an order of its own beside the one that every dictionary has, and attributes."""
-    keys = tuple(collections.OrderedDict.keys(value))
-    _table(walk, "OrderedDict", keys, tuple(collections.OrderedDict.values(value)))
-    hidden = tuple(dict.keys(value))
-    if any(one is not other for one, other in zip(keys, hidden, strict=True)):
+    keys = tuple(_KEYS(value))
+    _table(walk, "OrderedDict", keys, tuple(_HELD(value)))
+    ordered = tuple(collections.OrderedDict.keys(value))
+    if len(ordered) != len(keys) or any(one is not other for one, other in zip(keys, ordered, strict=True)):
         places = {id(key): place for place, key in enumerate(keys)}
-        walk.out.append(tuple([places[id(key)] for key in hidden]))
+        walk.out.append(tuple([places.get(id(key)) for key in ordered]))
     if type(value) is collections.OrderedDict and attributes_of(value):
         walk.out.append(("attributes",))
         walk.stack.append(attributes_of(value))

@@ -72,7 +72,9 @@ class Setting:
 
 def look(run: Run) -> tuple[Failure | None, dict[str, Target]]:
     """Observe and judge the state a run has just come to. Raises the forbidden call that led there, if any."""
-    failure = run.observe()
+    failure = run.observe(watched=True)
+    if run.state is not None:
+        run.ask("state", run.state)
     options = run.options()
     if failure is None:
         failure = judge(run, options)
