@@ -34,10 +34,9 @@ from ..store.reader import CheckpointReader
 from ..store.tensor_header import HeaderCollector, observed
 from .unchanged import Fingerprint, fingerprint
 
-#: whole: a resume may take it. unbalanced: a resume takes it, since as many prompts have an owner as were handed out,
-#: and still loses or doubles some. damaged: a resume passes over it. contradictory, incompatible: a resume stops at it.
+#: whole: a resume may take it. damaged: a resume passes over it. contradictory, incompatible: a resume stops at it.
 #: unreadable: this process could not find out. removed: retention took it while it was being read.
-State = Literal["whole", "unbalanced", "damaged", "contradictory", "incompatible", "unreadable", "removed"]
+State = Literal["whole", "damaged", "contradictory", "incompatible", "unreadable", "removed"]
 
 
 @dataclass(slots=True)
@@ -67,7 +66,7 @@ class Examined:
 
     def note(self, state: State, problem: str) -> None:
         """Something is wrong; what a resume would do about it decides the state."""
-        self.state = state if self.state in ("whole", "unbalanced") else self.state
+        self.state = state if self.state == "whole" else self.state
         text = problem if self.name in problem else f"{self.name}: {problem}"
         if text not in self.problems:
             self.problems.append(text)
@@ -280,7 +279,7 @@ def _note_imbalance(found: Examined, ownership: Ownership) -> None:
         ),
     ):
         if keys.count:
-            found.note("unbalanced", f"{found.name}: {what}: {keys}. {then}Restore an earlier checkpoint.")
+            found.note("contradictory", f"{found.name}: {what}: {keys}. {then}Restore an earlier checkpoint.")
 
 
 def _ownership(checked: Checked, found: Examined) -> Ownership:
