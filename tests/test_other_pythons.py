@@ -24,8 +24,8 @@ ENVIRONMENTS = ROOT / "build" / "other-python"
 PACKAGES = ("hypothesis", "msgspec", "pytest", "pytest-asyncio", "rich", "trio")
 
 # What runs there, in groups that are each a pytest of its own: on a slow machine one run of all would meet the limit
-# for hangs. The barrier on both front ends, the ledger, the loader, the permits; the samplers; the explorer; the text of
-# the machines and the reference engine; the store short of tensors.
+# for hangs. The barrier on both front ends, the ledger, the loader, the permits; the samplers; the explorer; the text
+# of the machines and the reference engine; the store short of tensors.
 GROUPS: dict[str, tuple[str, ...]] = {
     "barrier": ("accounts", "barrier_*", "buffer_permits", "ledger*", "loader", "loader_identity"),
     "samplers": ("samplers", "samplers_by_count", "samplers_gate"),
