@@ -226,7 +226,12 @@ def __getattr__(name: str) -> object:
     module = _LOADED_AT_FIRST_USE.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f".{module}", __name__), name)
+    try:
+        value: object = getattr(import_module(f".{module}", __name__), name)
+    except ModuleNotFoundError as fault:
+        from .missing_extra import with_its_extra
+
+        raise with_its_extra(fault, f"{__name__}.{name}") from fault
     globals()[name] = value
     return value
 

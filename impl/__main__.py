@@ -8,9 +8,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
-from .terminal import Parser, Screen, complain, complete_files, ended
+from .terminal import Parser, Screen, complain, complete_files, ended, why_missing
 
 WRONG_USE = 2
 INTERRUPTED = 130
@@ -106,6 +107,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _watch(chosen)
     if directory is not None and directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         return _refuse(f"{directory} is not an empty directory; the demo begins a new run, give it a new one")
+    if find_spec("torch") is None:  # the lives of the demo, processes of their own, would each fail by themselves
+        return _refuse(f"{why_missing(ModuleNotFoundError(name='torch'))}")
     from .demo.parent import run_demo
 
     try:

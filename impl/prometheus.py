@@ -16,11 +16,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-
 from .barrier.arguments import seconds
 from .errors import UsageError
+from .missing_extra import with_its_extra
+
+try:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+    from prometheus_client.registry import Collector
+except ModuleNotFoundError as missing:
+    raise with_its_extra(missing, "impl.prometheus") from missing
 
 if TYPE_CHECKING:
     from .barrier import CheckpointBarrier, Durations

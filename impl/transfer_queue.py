@@ -28,8 +28,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-import torch
-import transfer_queue
+from .missing_extra import with_its_extra
+
+try:
+    import torch
+    import transfer_queue
+except ModuleNotFoundError as missing:
+    raise with_its_extra(missing, "impl.transfer_queue") from missing
 
 from .arguments import require_cut, require_group, require_groups, require_kind
 from .errors import CommittedTensorModified, InvariantViolated, StoreFailed, UsageError

@@ -7,15 +7,12 @@ Everything else of `impl` that opens no section by itself works with it as it is
 
 from __future__ import annotations
 
+from .missing_extra import with_its_extra
+
 try:
     from .barrier.trio_barrier import CheckpointBarrier
     from .barrier.trio_sections import CheckpointSection, ImmediateSection, MutationSection
-except ModuleNotFoundError as error:
-    if error.name != "trio":
-        raise
-    raise ModuleNotFoundError(
-        "impl.trio needs the package trio, which is not installed. Install it with: pip install 'cleancut[trio]'",
-        name="trio",
-    ) from error
+except ModuleNotFoundError as missing:
+    raise with_its_extra(missing, "impl.trio") from missing
 
 __all__ = ["CheckpointBarrier", "CheckpointSection", "ImmediateSection", "MutationSection"]

@@ -12,7 +12,12 @@ A slot is a lease: see docs/leases.md. Imported by its own name alone; `import i
 from __future__ import annotations
 
 from ..leases import Fence, FenceOrder, Token
-from .barrier import RayBarrier, RayBarrierStatistics
-from .sections import RayCut
+from ..missing_extra import with_its_extra
+
+try:
+    from .barrier import RayBarrier, RayBarrierStatistics
+    from .sections import RayCut
+except ModuleNotFoundError as missing:
+    raise with_its_extra(missing, "impl.ray") from missing
 
 __all__ = ["Fence", "FenceOrder", "RayBarrier", "RayBarrierStatistics", "RayCut", "Token"]
