@@ -376,7 +376,7 @@ def test_what_does_not_go_with_ray_is_refused(options: dict[str, Any], complaint
     "arguments",
     [
         ["interleavings", "check", "barrier", "misuse"],
-        ["spec", "check", "--machine", "store", "--scope", "small/two_writers"],
+        ["spec", "check", "--machine", "store", "--scope", "small"],
     ],
     ids=["interleavings", "spec"],
 )
