@@ -40,7 +40,8 @@ class AdoptedController:
         self.barrier = CheckpointBarrier(drain_timeout=300)
         self.ledger, self.sampler, self.trainer = Ledger(self.barrier), InOrderSampler(lookahead=1), HeldCounters()
         self.loader = PromptLoader([f"prompt {row}" for row in range(PROMPTS)], BATCH, seed=0)
-        self.buffer = ReplayBuffer(self.barrier, self.sampler.capacity_needed(self.loader.batch_size), TensorPlane(), self.ledger)
+        capacity = self.sampler.capacity_needed(self.loader.batch_size)
+        self.buffer = ReplayBuffer(self.barrier, capacity, TensorPlane(), self.ledger)
         self.checkpointer = Checkpointer(directory, self.barrier, verify="digest")
         self.checkpointer.attach(
             ledger=self.ledger, loader=self.loader, sampler=self.sampler, buffer=self.buffer, counters=self.trainer
