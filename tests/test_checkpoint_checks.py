@@ -476,7 +476,7 @@ async def test_case_G10_rows_in_the_plane_without_a_slot_are_work_of_this_proces
     staged = await run.plane.stage(77, rows_of(77))
     async with run.barrier.mutation("by hand") as cut:
         run.plane.commit(cut, 77, staged)
-    with pytest.raises(UsageError, match="1 groups in the data plane alone"):
+    with pytest.raises(UsageError, match="1 group in the data plane alone"):
         await run.checkpointer.restore()
 
 

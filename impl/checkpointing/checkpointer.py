@@ -317,9 +317,9 @@ class Checkpointer:
         caller loads its state by hand from `Restored.trainer`; `trainer_by_hand=False` refuses a checkpoint with one.
 
         Refused while a section is open, and while the parts hold work of this process, also such as begins while the
-        files are read; and where it would give ids again of groups given up while they were made. After a failed restore this
-        object accepts no work until one succeeds; if it failed while parts were being replaced, the barrier is closed
-        for good.
+        files are read; and where it would give ids again of groups that were given up while they were made. After a
+        failed restore this object accepts no work until one succeeds; if it failed while parts were being replaced, the
+        barrier is closed for good.
         """
         parts = self._attached()
         require_choice(step, load_buffer, trainer, trainer_by_hand)

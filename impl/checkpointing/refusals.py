@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ..arguments import require_abilities, require_flag, require_kind, require_step
 from ..barrier import CheckpointBarrier, Unset
 from ..errors import CheckpointIncompatible, UsageError
+from ..in_words import counted
 from ..store.lock import WriterIdentity
 from .participants import BufferPart, Participants
 from .validation import identity_as_here
@@ -80,12 +81,12 @@ def require_empty(parts: Participants) -> None:
     """Refuse a restore over work of this process, whose late results would be taken for those of what is restored."""
     slots = getattr(parts.buffer, "slots", {})
     held = {
-        "pending prompts in the ledger": len(getattr(parts.ledger, "entries", ())),
-        "groups in the buffer": len(slots),
-        "groups in the data plane alone": sum(group not in slots for group in parts.buffer.plane.groups()),
-        "prompts in the spare pool": len(getattr(parts.pool, "spares", ())),
+        ("pending prompt", "in the ledger"): len(getattr(parts.ledger, "entries", ())),
+        ("group", "in the buffer"): len(slots),
+        ("group", "in the data plane alone"): sum(group not in slots for group in parts.buffer.plane.groups()),
+        ("prompt", "in the spare pool"): len(getattr(parts.pool, "spares", ())),
     }
-    found = ", ".join(f"{count} {what}" for what, count in held.items() if count)
+    found = ", ".join(f"{counted(count, one)} {where}" for (one, where), count in held.items() if count)
     if found:
         raise UsageError(
             f"a restore was asked for while this process has work under way: {found}. What still generates would be "
