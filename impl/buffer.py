@@ -15,7 +15,7 @@ caller can forget it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -57,6 +57,8 @@ class ReplayBuffer:
     # Invariant steps_agree: `_of_step` holds what a pass over `_slots` would find; `_put` and `_take_out` keep both.
     _slots: dict[GroupId, Slot]
     _of_step: GroupIndex[int | None]
+    # Invariant results_may_be_late: every group whose slot went before it was ready, for as long as this object lives.
+    _given_up: set[GroupId]
 
     def __init__(
         self, barrier: CheckpointBarrier, capacity: int, plane: DataPlane, ledger: Ledger | None = None
@@ -68,6 +70,7 @@ class ReplayBuffer:
         self._permits = PermitPool(capacity, "replay buffer")
         self._slots = {}
         self._of_step = GroupIndex()
+        self._given_up = set()
         self._claim: Claim | None = None
         self._changed = Wakeup()
         self._ledger: Ledger | None = None
@@ -113,6 +116,11 @@ class ReplayBuffer:
     def groups_of_step(self, step: int) -> tuple[GroupId, ...]:
         """The groups whose slot is stamped with `step`, oldest first."""
         return self._of_step.of(step)
+
+    @property
+    def given_up_in_flight(self) -> Set[GroupId]:
+        """Groups whose slot went before they were ready: whoever made them may still bring rows for these ids."""
+        return frozenset(self._given_up)
 
     @property
     def claim_open(self) -> bool:
@@ -256,6 +264,7 @@ class ReplayBuffer:
         require_cut(cut, self.barrier)
         self._require_unready(group, "replaced")
         self._require_dispatchable(successor, key, step, weight, "successor")
+        self._given_up.add(group)
         self._take_out(group)
         return self._put(Slot(successor, key, step, weight))
 
@@ -301,6 +310,8 @@ class ReplayBuffer:
         self._of_step.discard(self._slots.pop(group).step, group)
 
     def _remove(self, group: GroupId) -> None:
+        if not self._slots[group].ready:
+            self._given_up.add(group)
         self._take_out(group)
         self.plane.clear(group)
         self._permits.return_place()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import logging
@@ -11,7 +12,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from run_situations import NumberTrainer, Run, forge, mixed, rows_of, saved
+from loop_turns import until
+from run_situations import HeldExecutor, NumberTrainer, Run, forge, mixed, rows_of, saved
 
 from impl import (
     CheckpointBarrier,
@@ -107,8 +109,6 @@ ONLY_IT_SEES: dict[str, Edit] = {
 @pytest.fixture(scope="module")
 def plain_documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The documents of a checkpoint with every kind of owner, as plain values."""
-    import asyncio
-
     root = tmp_path_factory.mktemp("run")
     asyncio.run(_saved(root))
     documents = read_documents(CheckpointReader(PosixFiles(), str(root), "step_1-1"))
@@ -348,6 +348,135 @@ async def test_case_G10_what_a_restore_brought_is_no_work_until_somebody_touches
     assert run.state() == again
     await run.dispatch(5)
     with pytest.raises(UsageError, match="work under way"):
+        await run.checkpointer.restore()
+
+
+@pytest.mark.parametrize("gone", ["released", "aborted", "handed over"])
+@pytest.mark.parametrize("by", ["steps.commit", "buffer.commit"])
+async def test_case_G10_a_late_result_of_before_a_restore_is_not_taken_for_a_restored_group(
+    tmp_path: Path, gone: str, by: str
+) -> None:
+    """Everything was empty, the producer was not: its rows became those of the restored group with the same id."""
+    await saved(tmp_path / "run")
+    run = Run(tmp_path / "run")
+    bring = await given_up_while_it_is_made(run, gone, by)
+    before = run.state()
+    named = "5, 8" if gone == "handed over" else "5"  # the group in its place was in flight too
+    with pytest.raises(UsageError, match=rf"gave up while they were being made: {named}\. ") as refused:
+        await run.checkpointer.restore()
+    assert "fresh parts" in str(refused.value)
+    assert run.state() == before
+    assert await bring(), "what comes late for a group that is gone is refused"
+    assert run.state() == before
+    assert await restore_refuses(tmp_path / "run") is None, "in fresh parts it is taken"
+
+
+async def test_case_G10_without_the_refusal_a_late_result_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mutant: it is the one thing that keeps rows of before out of a restored group."""
+    from impl.checkpointing import restoring
+
+    monkeypatch.setattr(restoring, "require_no_late_results", lambda *arguments: None)
+    await saved(tmp_path / "run")
+    run = Run(tmp_path / "run")
+    bring = await given_up_while_it_is_made(run, "released", "buffer.commit")
+    await run.checkpointer.restore()
+    await run.dispatch(5)
+    assert not await bring()
+    assert run.plane.rows(5)["tokens"][0, 0] == 99
+
+
+async def given_up_while_it_is_made(run: Run, gone: str, by: str) -> Callable[[], Any]:
+    """Give up group 5 in flight and all else; what comes back brings its result, and says if that was refused."""
+    first, second = await run.admit(), await run.admit()
+    await run.dispatch(5)
+    staged = await run.plane.stage(5, rows_of(99))
+    rest = [*first.groups, *second.groups]
+    if gone == "handed over":
+        async with run.barrier.mutation("spare") as cut:
+            batch = run.loader.next_batch(cut)
+            assert batch is not None
+            run.pool.divert(cut, batch)
+            spare = run.pool.take(cut)
+            entry = run.ledger.replace(cut, 5, spare.key, spare.payload, run.ledger.entries[5].step)
+            run.buffer.hand_over(cut, 5, entry.group, entry.key, entry.step, 0)
+            while run.pool.spares:
+                run.ledger.accounts.drop(run.pool.take(cut).key, "failed")
+        rest = [*(group for group in rest if group != 5), entry.group]
+    for group in rest:
+        async with run.barrier.mutation("give_up") as cut:
+            if group == 5 and gone == "aborted":
+                run.buffer.abort_stale(cut, group)
+                continue
+            if group in run.buffer.slots:
+                run.buffer.release_unready(cut, group)
+            run.ledger.drop(cut, group, "failed")
+
+    async def bring() -> bool:
+        if by == "steps.commit":
+            return not await steps.commit(run.ledger, run.buffer, 5, rows_of(99))
+        try:
+            async with run.barrier.mutation("late") as cut:
+                run.buffer.commit(cut, 5, staged)
+        except InvariantViolated:
+            return True
+        return False
+
+    return bring
+
+
+async def test_case_G10_a_group_given_up_that_the_checkpoint_has_settled_is_no_obstacle(tmp_path: Path) -> None:
+    """Its id is not given again: what comes for it late is refused where it is committed."""
+    run = await mixed(Run(tmp_path / "run"))
+    async with run.barrier.mutation("give_up") as cut:
+        steps.shrink(cut, run.ledger, run.buffer, run.sampler, 5)
+    await run.checkpointer.save()
+    await run.finish(6)
+    for group in (4, 6, 7):
+        async with run.barrier.mutation("evict") as cut:
+            run.buffer.evict(cut, group)
+    for group in (8, 9, 10, 11):
+        async with run.barrier.mutation("drop") as cut:
+            run.ledger.drop(cut, group, "failed")
+    assert 5 in run.buffer.given_up_in_flight
+    await run.checkpointer.restore()
+    assert run.state() != Run(tmp_path / "empty").state()
+    assert not await steps.commit(run.ledger, run.buffer, 5, rows_of(99))
+
+
+@pytest.mark.parametrize("begun", ["a group", "a permit", "a dispatch"])
+async def test_case_G10_work_that_begins_while_a_restore_reads_is_not_replaced(tmp_path: Path, begun: str) -> None:
+    """The parts were empty when it was asked for; what was dispatched since was lost, and its result taken."""
+    await saved(tmp_path / "run")
+    executor = HeldExecutor()
+    run = Run(tmp_path / "run", executor=executor)
+    restoring = asyncio.ensure_future(run.checkpointer.restore())
+    await until(lambda: bool(executor.jobs))
+    if begun == "a permit":
+        await run.buffer.acquire_permit()
+    else:
+        admission = await run.admit()
+        if begun == "a dispatch":
+            await run.dispatch(admission.groups[0])
+    before = run.state()
+    while not restoring.done() and executor.jobs:
+        await executor.run_next()
+    with pytest.raises(UsageError, match="a restore was asked for while"):
+        await restoring
+    assert run.state() == before
+    async with run.barrier.mutation("goes on"):
+        pass  # the barrier was not closed: nothing had been replaced
+
+
+async def test_case_G10_rows_in_the_plane_without_a_slot_are_work_of_this_process(tmp_path: Path) -> None:
+    """They were replaced without a word."""
+    await saved(tmp_path / "run")
+    run = Run(tmp_path / "run")
+    staged = await run.plane.stage(77, rows_of(77))
+    async with run.barrier.mutation("by hand") as cut:
+        run.plane.commit(cut, 77, staged)
+    with pytest.raises(UsageError, match="1 group in the data plane alone"):
         await run.checkpointer.restore()
 
 

@@ -46,6 +46,7 @@ from .publication import Publication, Written, failure_of
 from .refusals import (
     require_choice,
     require_empty,
+    require_no_step,
     require_own_directory,
     require_settings,
     require_still,
@@ -315,9 +316,10 @@ class Checkpointer:
         `load_buffer=False` gives finished groups back to the ledger, to be generated again. Without a `trainer` the
         caller loads its state by hand from `Restored.trainer`; `trainer_by_hand=False` refuses a checkpoint with one.
 
-        Refused while a section is open, and while the parts hold work of this process. After a failed restore this
-        object accepts no work until one succeeds; if it failed while parts were being replaced, the barrier is closed
-        for good.
+        Refused while a section is open, and while the parts hold work of this process, also such as begins while the
+        files are read; and where it would give ids again of groups that were given up while they were made. After a
+        failed restore this object accepts no work until one succeeds; if it failed while parts were being replaced, the
+        barrier is closed for good.
         """
         parts = self._attached()
         require_choice(step, load_buffer, trainer, trainer_by_hand)
@@ -332,6 +334,9 @@ class Checkpointer:
                     "yet; begin a new run, or name the right directory."
                 )
             async with self.barrier.checkpoint() as cut:
+                # Once more: a pump may have begun while the files were read.
+                require_no_step(parts.buffer)
+                self._require_no_work(parts)
                 plan.put_into_place(self.barrier, parts, cut, trainer)
         except CheckpointNotFound:
             if step is not None:
@@ -432,6 +437,9 @@ class Checkpointer:
             )
         parts = self._attached()
         require_still(self.barrier, parts.buffer)
+        self._require_no_work(parts)
+
+    def _require_no_work(self, parts: Participants) -> None:
         # What a restore has put there and nobody has touched since is not this process's work.
         if self.barrier.mutation_version != self._untouched_since:
             require_empty(parts)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
 from ..arguments import require_abilities, require_flag, require_kind, require_step
 from ..barrier import CheckpointBarrier, Unset
 from ..errors import CheckpointIncompatible, UsageError
+from ..in_words import counted
 from ..store.lock import WriterIdentity
 from .participants import BufferPart, Participants
 from .validation import identity_as_here
 
 if TYPE_CHECKING:
+    from ..ledger import LedgerSnapshot
     from ..store.manifest import Identity
     from ..store.retention import Known
 
@@ -55,11 +58,7 @@ def require_trainer(trainer: object) -> None:
 
 def require_still(barrier: CheckpointBarrier, buffer: BufferPart) -> None:
     """Refuse a restore while something moves; UsageError says what."""
-    if buffer.claim_open or buffer.dispatch_open:
-        raise UsageError(
-            "a restore was asked for while a train step has claimed groups, or a dispatch holds or awaits a permit of "
-            "the buffer. Restore before the pumps start; nothing was changed."
-        )
+    require_no_step(buffer)
     figures = barrier.statistics()
     if figures.active_mutations or figures.checkpoint_active:
         raise UsageError(
@@ -69,19 +68,47 @@ def require_still(barrier: CheckpointBarrier, buffer: BufferPart) -> None:
         )
 
 
+def require_no_step(buffer: BufferPart) -> None:
+    """Refuse a restore between the sections of a train step or of a dispatch."""
+    if buffer.claim_open or buffer.dispatch_open:
+        raise UsageError(
+            "a restore was asked for while a train step has claimed groups, or a dispatch holds or awaits a permit of "
+            "the buffer. Restore before the pumps start; nothing was changed."
+        )
+
+
 def require_empty(parts: Participants) -> None:
     """Refuse a restore over work of this process, whose late results would be taken for those of what is restored."""
+    slots = getattr(parts.buffer, "slots", {})
     held = {
-        "pending prompts in the ledger": len(getattr(parts.ledger, "entries", ())),
-        "groups in the buffer": len(getattr(parts.buffer, "slots", ())),
-        "prompts in the spare pool": len(getattr(parts.pool, "spares", ())),
+        ("pending prompt", "in the ledger"): len(getattr(parts.ledger, "entries", ())),
+        ("group", "in the buffer"): len(slots),
+        ("group", "in the data plane alone"): sum(group not in slots for group in parts.buffer.plane.groups()),
+        ("prompt", "in the spare pool"): len(getattr(parts.pool, "spares", ())),
     }
-    found = ", ".join(f"{count} {what}" for what, count in held.items() if count)
+    found = ", ".join(f"{counted(count, one)} {where}" for (one, where), count in held.items() if count)
     if found:
         raise UsageError(
             f"a restore was asked for while this process has work under way: {found}. What still generates would be "
             "committed as a result of what is restored, made with other weights. Restore before anything is reserved, "
             "in a fresh process or with fresh parts; nothing was changed."
+        )
+
+
+def require_no_late_results(buffer: BufferPart, name: str, restored: LedgerSnapshot) -> None:
+    """Refuse a restore that gives an id once more whose group this process has given up while it was made.
+
+    Nobody can tell whether its producer has ended, and a result says no more than the id of its group. An id that is
+    settled in the checkpoint is not given again: what comes for it is refused where it is committed.
+    """
+    given_up: Iterable[int] = getattr(buffer, "given_up_in_flight", ())
+    again = sorted(group for group in given_up if group in restored.entries or group >= restored.next_group)
+    if again:
+        groups = ", ".join(map(str, again[:8])) + (" and others" if len(again) > 8 else "")
+        raise UsageError(
+            f"{name} was to be restored, which gives ids once more of groups that this process gave up while they were "
+            f"being made: {groups}. A late result of one would be committed as that of the restored group, made with "
+            "other weights. Restore in a fresh process or with fresh parts; nothing was changed."
         )
 
 

@@ -26,6 +26,7 @@ from .checks import Checked, require_whole
 from .ledger_documents import ledger_snapshot, spares_of
 from .participants import Counters, NoPool, Participants
 from .pending import CheckpointInfo
+from .refusals import require_no_late_results
 from .validation import (
     Documents,
     as_pending,
@@ -221,6 +222,7 @@ def put_into_place(
     any other error the run is half replaced, so the barrier is closed and admits nobody any more.
     """
     cut.require(barrier, exclusive=True)
+    require_no_late_results(parts.buffer, plan.restored.name, plan.ledger)
     try:
         if trainer is not None and plan.trainer is not None:
             trainer.load(plan.trainer)
