@@ -22,10 +22,12 @@ from ..keys import Key
 from ..ledger import LedgerSnapshot, Phase
 from ..loader import LoaderState
 from ..loader import check_place as check_place_of_a_prompt_loader
+from ..rows_index import LENGTHS, OFFSETS, ROWS_FILES, ROWS_INDEX, VALUES, RowsIndex, key_of, part_of
 from ..samplers import InOrderSampler, ReadyFirstSampler, SamplerState, WeightFifoSampler, WindowedSampler
 from ..samplers.step_sampler import check_counts as check_counts_of_a_sampler
 from ..store import strict_json
 from ..store.manifest import Manifest
+from ..store.tensor_format import TensorRecord
 from . import documents as doc
 from .artifacts import OF_THE_DATA
 from .ledger_documents import accounts_snapshot, ledger_snapshot
@@ -638,32 +640,116 @@ def first_problem(checked: Checked) -> Problem | None:
 def keys_can_be_counted(checked: Checked) -> bool:
     """Whether `ownership` means anything: every number is one, and every key is of the dataset."""
     early = CHECKS[: CHECKS.index(keys_are_of_the_dataset) + 1]
-    return not any(True for check in early for _ in check(checked))
+    length = checked.documents.manifest.identity.dataset_length
+    # A loader of another dataset has handed out nothing of this one.
+    of_this = _same(checked.documents.loader.state.get("dataset_length", length), length)
+    return of_this and not any(True for check in early for _ in check(checked))
 
 
 def require_whole(checked: Checked) -> None:
     """Refuse a checkpoint with the first of its problems: what a restore asks, `fsck`, and the end of every save."""
-    if (problem := first_problem(checked)) is not None:
+    refuse_first(checked.documents.name, (problem for check in CHECKS for problem in check(checked)))
+
+
+def refuse_first(name: str, problems: Problems) -> None:
+    """Refuse the checkpoint `name` with the first of its problems, if it has any."""
+    if (problem := next(problems, None)) is not None:
         if problem.other_version:
-            raise CheckpointIncompatible(f"{checked.documents.name}: {problem}. Use the version that wrote it.")
+            raise CheckpointIncompatible(f"{name}: {problem}. Use the version that wrote it.")
         raise CheckpointCorrupt(
-            f"{checked.documents.name} contradicts itself: {problem}. It was put together from two checkpoints, "
-            "edited, or written by a faulty version. Nothing was changed; restore an earlier checkpoint."
+            f"{name} contradicts itself: {problem}. It was put together from two checkpoints, edited, or written by a "
+            "faulty version. Nothing was changed; restore an earlier checkpoint."
         )
 
 
-def check_progress(name: str, progress: doc.ProgressDocument) -> None:
-    """Refuse the progress of a save without recovery that no trainer has made."""
+# -- what is not among the documents of every checkpoint --------------------------------------------------------------
+
+
+def progress_is_of_a_run(manifest: Manifest, progress: doc.ProgressDocument) -> Problems:
+    """A save without recovery has the progress of a trainer, at the step that the directory is named after."""
     for key, number, least in (
         ("version", progress.version, 0),
         ("step", progress.step, 0),
         ("cursor", progress.cursor, -1),
     ):
         if number is not None and not least <= number <= HIGHEST_COUNT:
-            raise CheckpointCorrupt(
-                f"{name}: {doc.PROGRESS}: {key}: {number} is no progress of a run. It was edited; restore an earlier "
-                "checkpoint."
-            )
+            yield Problem(doc.PROGRESS, key, f"{number} is no progress of a run")
+    if progress.step != manifest.step:
+        what = f"the trainer is at step {progress.step}, and the checkpoint is of step {manifest.step}"
+        yield Problem(doc.PROGRESS, "step", what)
+    yield from _counts(manifest, {"steps": progress.version}, {"steps": "steps"})
+
+
+def anchor_has_the_trainer(manifest: Manifest, version: int, full: Manifest, full_version: int | None) -> Problems:
+    """A rollout snapshot is anchored on the full save of its own run that holds the trainer at its own version.
+
+    With the trainer of any other save a resume would go on at a version whose steps that trainer has not seen.
+    `full_version` is None where the other one is no full save.
+    """
+    if full.kind != "full" or full_version is None:
+        yield Problem(_MANIFEST, "anchor", f"{full.name} is no full save but of the kind {full.kind}")
+    elif full_version != version:
+        what = f"{full.name} holds the trainer at version {full_version}, and this snapshot is of version {version}"
+        yield Problem(_MANIFEST, "anchor", what)
+    mine, theirs = manifest.identity, full.identity
+    # A run may have been resumed with another digest of its dataset on purpose, and format 1 knew no size of steps.
+    for name in ("dataset_length", "seed", "batch_size", "generations", "sampler"):
+        if getattr(mine, name) != getattr(theirs, name):
+            what = f"it is {getattr(mine, name)!r} here and {getattr(theirs, name)!r} in the full save {full.name}"
+            yield Problem(_MANIFEST, f"identity.{name}", what)
+
+
+def rows_are_indexed(manifest: Manifest, slots: Iterable[doc.SlotDocument], index: RowsIndex | None) -> Problems:
+    """The index has the buffered groups, each field of them is in a file once, and nothing else is there.
+
+    Without an index the rows are those of another plane, which keeps them in its own way.
+    """
+    tensors: dict[str, TensorRecord] = {}
+    for name, record in manifest.files.items():
+        if name.startswith(ROWS_FILES):
+            if index is None and record.tensors:
+                yield Problem(_MANIFEST, f"files.{ROWS_INDEX}", f"it is not listed, and {name} is a file of rows")
+            elif index is not None and record.tensors is None:
+                yield Problem(_MANIFEST, f"files.{name}.tensors", "it is not listed as a file of tensors")
+            tensors.update(record.tensors or {})
+    if index is None:
+        return
+    groups = [slot.group for slot in slots]
+    strays = set(tensors)
+    for group in groups:
+        names = index.fields.get(str(group))
+        for name in [None] if names is None else names:
+            key = str(group) if name is None else key_of(group, name)
+            if key not in tensors:
+                what = f"group {group} is in the buffer index, but its rows are not there ({key!r} is missing)"
+                yield Problem(ROWS_INDEX, f"fields.{group}", what)
+            elif key not in strays:
+                yield Problem(ROWS_INDEX, f"fields.{group}", f"the field {name!r} stands there twice")
+            strays.discard(key)
+        for field, dimension in index.jagged.get(str(group), {}).items():
+            fault = _fault_of_jagged(group, field, dimension, tensors)
+            if fault is not None:
+                yield Problem(ROWS_INDEX, f"jagged.{group}.{field}", f"{fault}, so its rows cannot be put together")
+    known = set(map(str, groups))
+    for part, named in (("fields", index.fields), ("jagged", index.jagged)):
+        for other in named.keys() - known:
+            yield Problem(ROWS_INDEX, f"{part}.{other!r:.80}", "there is no such group in the buffer index")
+    for key in strays:
+        yield Problem(_MANIFEST, f"files: tensor {key!r:.80}", "it is no row of any group")
+
+
+def _fault_of_jagged(group: int, field: str, dimension: int, tensors: Mapping[str, TensorRecord]) -> str | None:
+    """Why torch would not make a nested tensor of the parts of a field; None if it would."""
+    values, offsets, lengths = (tensors.get(key_of(group, part_of(field, part))) for part in (VALUES, OFFSETS, LENGTHS))
+    if values is None or offsets is None:
+        return f"there are no {VALUES if values is None else OFFSETS} of it"
+    if not 1 <= dimension <= len(values.shape):
+        return f"the dimension {dimension} is ragged, and its values have {counted(len(values.shape), 'dimension')}"
+    if len(offsets.shape) != 1 or offsets.shape[0] < 1:
+        return f"its offsets have the shape {list(offsets.shape)}"
+    if lengths is not None and lengths.shape != (offsets.shape[0] - 1,):
+        return f"its lengths have the shape {list(lengths.shape)} with offsets of {list(offsets.shape)}"
+    return None
 
 
 def handed_out_by(loader_state: object) -> HandedOut | None:

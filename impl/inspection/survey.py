@@ -142,7 +142,7 @@ def _resume(checkpoints: list[Examined], catalogue: Catalogue) -> Resume:
         if each.state == "damaged":
             passed_over.append(each.name)
             continue
-        if each.state not in ("whole", "unbalanced"):
+        if each.state != "whole":
             return Resume(None, f"a resume stops at {each.name}, which is {each.state}: {each.problems[0]}", True)
         reason = "it has the highest sequence and every file is as it was written"
         if not each.digests_checked:
@@ -151,8 +151,6 @@ def _resume(checkpoints: list[Examined], catalogue: Catalogue) -> Resume:
             reason = f"the newer ones are damaged and are passed over ({', '.join(passed_over)})"
         if ignored := catalogue.ignored_above(each.candidate.sequence):
             reason += f"; what is no directory is passed over ({', '.join(entry.name for entry in ignored)})"
-        if each.state == "unbalanced":
-            reason += "; but it loses or doubles prompts"
         if each.manifest is not None and each.manifest.kind == "trainer":
             reason += "; but it holds the trainer alone, so only a run with recovery=False does"
         return Resume(each.name, reason, False)
