@@ -92,7 +92,7 @@ async def check(root: Path, report: Path, capsys: pytest.CaptureFixture[str]) ->
         state, reason, owners = await restored(root, candidate)
         if said["state"] != state:
             assert OF_THE_RUN.search(reason), (said, state, reason)
-            state = mine
+            state = said["state"]
         if resumes == "" and state != "damaged":
             resumes = candidate.name if state == "whole" else None
         if owners:

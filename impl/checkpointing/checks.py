@@ -10,6 +10,7 @@ What only a run knows (which run it is, how many epochs it has, whether its buff
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +29,8 @@ from ..samplers.step_sampler import check_counts as check_counts_of_a_sampler
 from ..store import strict_json
 from ..store.manifest import Manifest
 from ..store.tensor_format import TensorRecord
+from ..torchdata_state import TorchdataLoaderState
+from ..torchdata_state import check_place_anywhere as check_place_of_torchdata
 from . import documents as doc
 from .artifacts import OF_THE_DATA
 from .ledger_documents import accounts_snapshot, ledger_snapshot
@@ -35,7 +38,6 @@ from .ownership import HandedOut, Ownership, Span, balance
 from .validation import (
     Documents,
     cursor_of,
-    is_of_a_prompt_loader,
     prompt_loader_place,
     rebuilt_state,
     without_buffered,
@@ -48,6 +50,11 @@ HIGHEST_COUNT = 2**53
 STAMPED: Mapping[str, bool] = {
     sampler.name: sampler.stamped for sampler in (InOrderSampler, ReadyFirstSampler, WeightFifoSampler, WindowedSampler)
 }
+#: The states of the loaders of this library, and what can be told of them without their data.
+LOADERS: tuple[tuple[Any, Callable[[Any], None]], ...] = (
+    (LoaderState(0, 0, False, 0, 1, 1, ""), check_place_of_a_prompt_loader),
+    (TorchdataLoaderState(0, 0, (), False, None, 0, 1, 1, "", None, 0), check_place_of_torchdata),
+)
 #: The files of every checkpoint but those of the trainer alone.
 FILES = (doc.SAMPLER, doc.LOADER, doc.SPARES, doc.BUFFER, doc.LEDGER, doc.TRAINER)
 _UNITS = {"buffered": "groups", "pending": "groups", "spares": "prompts", "trained": "prompts", "dropped": "prompts"}
@@ -348,10 +355,13 @@ def states_have_their_form(checked: Checked) -> Problems:
         if sampler.state.get("name") != sampler.name:
             what = f"the state is of the sampler {sampler.state.get('name')!r}, which is {sampler.name!r} elsewhere"
             yield Problem(doc.SAMPLER, "state.name", what)
-    if is_of_a_prompt_loader(loader):
-        yield from _state_problems(
-            doc.LOADER, loader, LoaderState(0, 0, False, 0, 1, 1, ""), check_place_of_a_prompt_loader
-        )
+    for example, check in LOADERS:
+        record, fields = type(example).__name__, {each.name for each in dataclasses.fields(example)}
+        said = documents.loader.record
+        if said == record or (said is None and loader.keys() == fields):
+            yield from _state_problems(doc.LOADER, loader, example, check)
+        elif loader.keys() == fields:
+            yield Problem(doc.LOADER, "record", f"it is {said!r:.80}, and the state is a {record}")
 
 
 def _first_sentence(error: Exception) -> str:
@@ -472,16 +482,16 @@ def weights_are_of_the_past(checked: Checked) -> Problems:
 def budgets_name_groups(checked: Checked) -> Problems:
     """Budgets that a controller of this library counts are of groups and causes, each of a failed attempt of a group.
 
-    Their names are their owner's; which names are a controller's is told by any one of them.
+    Their names are their owner's. Where the owner is not told, any name of the form is taken for a controller's.
     """
     budgets = checked.documents.trainer.budgets
     parsed = {name: parsed_budget(name) for name in budgets}
-    if not any(parsed.values()):
+    if checked.documents.trainer.budgets_of != "controller" and not any(parsed.values()):
         return
     failures: dict[int, int] = {}
     for name, found in parsed.items():
         if found is None:
-            yield Problem(doc.TRAINER, f"budgets.{name!r:.80}", "it names no group and cause, and the others do")
+            yield Problem(doc.TRAINER, f"budgets.{name!r:.80}", "it names no group and cause of a failure")
         else:
             failures[found[0]] = failures.get(found[0], 0) + budgets[name]
     attempts = {entry.group: entry.attempt for entry in checked.documents.ledger.entries}
@@ -717,14 +727,14 @@ def rows_are_indexed(manifest: Manifest, slots: Iterable[doc.SlotDocument], inde
     groups = [slot.group for slot in slots]
     strays = set(tensors)
     for group in groups:
-        names = index.fields.get(str(group))
-        for name in [None] if names is None else names:
-            key = str(group) if name is None else key_of(group, name)
+        fields = index.fields.get(str(group))
+        keys = [str(group)] if fields is None else [key_of(group, name) for name in fields]
+        for key in keys:
             if key not in tensors:
                 what = f"group {group} is in the buffer index, but its rows are not there ({key!r} is missing)"
                 yield Problem(ROWS_INDEX, f"fields.{group}", what)
             elif key not in strays:
-                yield Problem(ROWS_INDEX, f"fields.{group}", f"the field {name!r} stands there twice")
+                yield Problem(ROWS_INDEX, f"fields.{group}", f"the row {key!r} stands there twice")
             strays.discard(key)
         for field, dimension in index.jagged.get(str(group), {}).items():
             fault = _fault_of_jagged(group, field, dimension, tensors)
