@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import json
 import logging
@@ -14,8 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 import torch
-from loop_turns import until
-from run_situations import HeldExecutor, NumberTrainer, Run, forge, mixed, rows_of, saved
+from run_situations import NumberTrainer, Run, forge, mixed, rows_of, saved
 
 from impl import (
     CheckpointBarrier,
@@ -446,42 +444,6 @@ async def test_case_G10_what_a_restore_brought_is_no_work_until_somebody_touches
     await run.dispatch(5)
     with pytest.raises(UsageError, match="work under way"):
         await run.checkpointer.restore()
-
-
-async def test_case_G10_work_that_begins_while_a_checkpoint_is_read_is_not_overwritten(tmp_path: Path) -> None:
-    """The parts were empty when the restore was asked for, and are not when it would put others into their place."""
-    await saved(tmp_path / "run")
-    executor = HeldExecutor()
-    run = Run(tmp_path / "run", executor=executor)
-    restoring = asyncio.create_task(run.checkpointer.restore())
-    await until(lambda: bool(executor.jobs))
-    await run.admit()
-    before = run.state()
-    await executor.run_next()
-    with pytest.raises(UsageError, match="4 pending prompts in the ledger"):
-        await restoring
-    assert run.state() == before
-
-
-async def test_case_G10_a_late_result_of_a_group_that_was_given_up_cannot_meet_its_restored_self(
-    tmp_path: Path,
-) -> None:
-    """Everything is empty then, and the group has its old id after the restore: rows of version 0 would be trained."""
-    run = Run(tmp_path / "run")
-    admission = await run.admit()
-    await run.checkpointer.save()
-    await run.dispatch(*admission.groups)  # each generates from here on
-    for group in admission.groups:
-        await steps.give_up(run.ledger, run.buffer, run.sampler, group)
-    before = run.state()
-    assert not run.ledger.entries
-    with pytest.raises(UsageError, match=r"4 groups pending again which this process has given up \(0, 1, 2, 3\)"):
-        await run.checkpointer.restore()
-    assert run.state() == before
-    await run.checkpointer.close()
-    fresh = Run(tmp_path / "run")
-    await fresh.checkpointer.restore()
-    assert list(fresh.ledger.entries) == list(admission.groups)
 
 
 # ----------------------------------------------------------------------------------- a save asks what a restore does

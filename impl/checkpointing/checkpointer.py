@@ -46,7 +46,6 @@ from .publication import Publication, Written, failure_of
 from .refusals import (
     require_choice,
     require_empty,
-    require_none_given_up,
     require_own_directory,
     require_settings,
     require_still,
@@ -333,8 +332,6 @@ class Checkpointer:
                     "yet; begin a new run, or name the right directory."
                 )
             async with self.barrier.checkpoint() as cut:
-                # Again: somebody may have begun while the checkpoint was read.
-                self._require_nobodys_work(parts, plan)
                 plan.put_into_place(self.barrier, parts, cut, trainer)
         except CheckpointNotFound:
             if step is not None:
@@ -435,14 +432,9 @@ class Checkpointer:
             )
         parts = self._attached()
         require_still(self.barrier, parts.buffer)
-        self._require_nobodys_work(parts)
-
-    def _require_nobodys_work(self, parts: Participants, plan: Plan | TrainerPlan | None = None) -> None:
         # What a restore has put there and nobody has touched since is not this process's work.
         if self.barrier.mutation_version != self._untouched_since:
             require_empty(parts)
-            if isinstance(plan, Plan):
-                require_none_given_up(parts, plan.ledger)
 
     async def _open_store(self) -> None:
         # Not `self._store.is_open`: a cancelled `prepare` may still be opening it on the writer thread.

@@ -16,8 +16,9 @@ from ..store.manifest import Count
 from ..store.staging import StagedDirectory
 from .artifacts import write_artifacts, write_progress
 from .capture import Captured, CapturedTrainer
-from .checks import Checked, Problem, first_problem, progress_is_of_a_run
+from .checks import Checked, Problem, first_problem
 from .documents import TRAINER_DIRECTORY
+from .file_checks import progress_is_of_a_run
 from .pending import SaveStatistics
 from .validation import Documents
 from .writer_thread import WriterThread

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 from ..arguments import require_abilities, require_flag, require_kind, require_step
 from ..barrier import CheckpointBarrier, Unset
 from ..errors import CheckpointIncompatible, UsageError
-from ..in_words import counted
 from ..store.lock import WriterIdentity
 from .participants import BufferPart, Participants
 from .validation import identity_as_here
 
 if TYPE_CHECKING:
-    from ..ledger import LedgerSnapshot
     from ..store.manifest import Identity
     from ..store.retention import Known
 
@@ -84,22 +82,6 @@ def require_empty(parts: Participants) -> None:
             f"a restore was asked for while this process has work under way: {found}. What still generates would be "
             "committed as a result of what is restored, made with other weights. Restore before anything is reserved, "
             "in a fresh process or with fresh parts; nothing was changed."
-        )
-
-
-def require_none_given_up(parts: Participants, restored: LedgerSnapshot) -> None:
-    """Refuse a restore that makes a prompt pending again which this process has given up.
-
-    Its group has the id that it had then, so a late result of the attempt that was given up would be committed for it.
-    """
-    dropped = getattr(getattr(parts.ledger, "accounts", None), "dropped", {})
-    late = [group for group, entry in restored.entries.items() if entry.key in dropped]
-    if late:
-        raise UsageError(
-            f"a restore was asked for that makes {counted(len(late), 'group')} pending again which this process has "
-            f"given up ({', '.join(map(str, late[:8]))}). What of that still generates would be "
-            "committed as a result of what is restored, made with other weights. Restore in a fresh process or with "
-            "fresh parts; nothing was changed."
         )
 
 

@@ -24,7 +24,8 @@ from ..store.checkpoint_store import CheckpointStore
 from ..store.manifest import AcceptedDataset, Identity, Manifest
 from ..store.reader import CheckpointReader, MemberReader
 from . import documents as doc
-from .checks import Checked, anchor_has_the_trainer, refuse_first, require_whole, rows_are_indexed
+from .checks import Checked, refuse_first, require_whole
+from .file_checks import anchor_has_the_trainer, rows_are_indexed
 from .ledger_documents import ledger_snapshot, spares_of
 from .participants import Counters, NoPool, Participants
 from .pending import CheckpointInfo
@@ -386,6 +387,11 @@ def require_anchor(
     refuse_first(manifest.name, anchor_has_the_trainer(manifest, version, full, theirs))
 
 
+def anchor_lost(name: str, anchor: str, error: CheckpointDamaged) -> CheckpointDamaged:
+    """The error for a snapshot whose full save is damaged or gone: it is worth nothing without."""
+    return CheckpointDamaged(f"{name}/manifest.json: anchor: the full save {anchor} cannot be used: {error}")
+
+
 def _not_checked(state: object) -> None:
     """For a part that cannot be asked: what it refuses shows only when it is loaded."""
 
@@ -404,10 +410,13 @@ def trainer_files(
     """
     owner = reader
     if reader.manifest.anchor is not None:
-        owner = store.reader(reader.manifest.anchor)
-        trainer_of_full = partial(owner.reader().read_document, doc.TRAINER, doc.TrainerDocument)
-        require_anchor(reader.manifest, version, owner.manifest, trainer_of_full)
-        owner.verify(f"{doc.TRAINER_DIRECTORY}/")
+        try:
+            owner = store.reader(reader.manifest.anchor)
+            trainer_of_full = partial(owner.reader().read_document, doc.TRAINER, doc.TrainerDocument)
+            require_anchor(reader.manifest, version, owner.manifest, trainer_of_full)
+            owner.verify(f"{doc.TRAINER_DIRECTORY}/")
+        except CheckpointDamaged as error:
+            raise anchor_lost(reader.name, reader.manifest.anchor, error) from error
     if any(member.startswith(f"{doc.TRAINER_DIRECTORY}/") for member in owner.manifest.files):
         if wanted is False:
             raise CheckpointIncompatible(

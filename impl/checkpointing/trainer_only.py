@@ -16,7 +16,8 @@ from ..store.checkpoint_store import CheckpointStore
 from ..store.manifest import AcceptedDataset
 from ..store.reader import CheckpointReader
 from . import documents as doc
-from .checks import Checked, progress_is_of_a_run, refuse_first, require_whole
+from .checks import Checked, refuse_first, require_whole
+from .file_checks import progress_is_of_a_run
 from .participants import Counters, Participants
 from .restoring import (
     Expected,

@@ -17,12 +17,12 @@ from ..checkpointing.checks import (
     Checked,
     handed_out_by,
     keys_can_be_counted,
-    progress_is_of_a_run,
     refuse_first,
     require_whole,
 )
+from ..checkpointing.file_checks import progress_is_of_a_run
 from ..checkpointing.ownership import Ownership
-from ..checkpointing.restoring import read_documents, require_anchor, require_rows
+from ..checkpointing.restoring import anchor_lost, read_documents, require_anchor, require_rows
 from ..checkpointing.validation import without_buffered
 from ..errors import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatible, CleancutError
 from ..in_words import counted
@@ -178,7 +178,7 @@ def _check_anchor(readers: Readers, name: str, *, digests: bool) -> None:
             full.verify(f"{doc.TRAINER_DIRECTORY}/")
         _check_folders(readers, anchor)
     except CheckpointDamaged as error:
-        raise CheckpointDamaged(f"the full save it is anchored on cannot be used: {error}") from error
+        raise anchor_lost(name, anchor, error) from error
 
 
 def _check_folders(readers: Readers, name: str) -> None:
@@ -226,9 +226,9 @@ def _check_meaning(readers: Readers, name: str, found: Examined) -> None:
             "A run with recovery refuses it; one with recovery=False takes up the trainer and begins the data anew."
         )
         return
-    if not reader.manifest.files.keys() >= set(FILES):
+    if missing := sorted(set(FILES) - reader.manifest.files.keys()):
         raise CheckpointCorrupt(
-            f"{reader.name} lacks files that every checkpoint of a run has (it lists "
+            f"{reader.name}: {missing[0]}: it is not listed, so this lacks files that every checkpoint of a run has (it lists "
             f"{', '.join(sorted(reader.manifest.files)[:8])}). It was written by something else; a restore refuses it."
         )
     checked = Checked(read_documents(reader, readers.trainer_of(name)))
