@@ -40,9 +40,9 @@ class AdoptedController:
         self.barrier = CheckpointBarrier(drain_timeout=300)
         self.ledger, self.sampler, self.trainer = Ledger(self.barrier), InOrderSampler(lookahead=1), HeldCounters()
         self.loader = PromptLoader([f"prompt {row}" for row in range(PROMPTS)], BATCH, seed=0)
-        self.buffer = ReplayBuffer(self.barrier, self.sampler.capacity_needed(BATCH), TensorPlane(), self.ledger)
+        capacity = self.sampler.capacity_needed(self.loader.batch_size)
+        self.buffer = ReplayBuffer(self.barrier, capacity, TensorPlane(), self.ledger)
         self.checkpointer = Checkpointer(directory, self.barrier, verify="digest")
-        self.sampler.bind(BATCH)
         self.checkpointer.attach(
             ledger=self.ledger, loader=self.loader, sampler=self.sampler, buffer=self.buffer, counters=self.trainer
         )
@@ -61,7 +61,7 @@ class AdoptedController:
             await self.generate_all(fresh, tasks)
 
     async def generate_all(self, admission: Admission, tasks: asyncio.TaskGroup) -> None:
-        await steps.admit(self.ledger, self.sampler, admission, BATCH)
+        await steps.admit(self.ledger, self.sampler, admission)
         for group in admission.groups:
             entry = await steps.dispatch(self.ledger, self.buffer, group, self.trainer.version)
             tasks.create_task(self.finish(group, self.loader.payload(entry.key)))

@@ -131,7 +131,7 @@ class DurabilityUnknown(StoreFailed):
     that finds it takes it.
     """
 
-    def __init__(self, message: str, checkpoint: str) -> None:
+    def __init__(self, message: str, checkpoint: str = "") -> None:
         super().__init__(message, checkpoint)  # both, so that it can be sent to another process
         self.checkpoint = checkpoint
 

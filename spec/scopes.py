@@ -338,6 +338,7 @@ LARGE: dict[str, dict[str, tuple[Scope, Pinned]]] = {
         ),
     },
     "store": {
+        "strangers": (StoreScope(attempts=4, crashes=0, errors=1, copies=1, lives=1), Pinned(206516, 969931, 47)),
         "every_trouble": (
             StoreScope(attempts=3, crashes=1, writers=2, lost_locks=1, errors=1, rewinds=1),
             Pinned(4624480, 24266042, 41),

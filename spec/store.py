@@ -350,9 +350,9 @@ def clean_leftover(s: Value, k: Value) -> tuple[Value, dict[str, Value]]:
 # ---------------------------------------------------------------------------------------------- Environment
 
 
-def may_matter(scope: StoreScope) -> bool:
+def may_matter(scope: StoreScope) -> Value:
     """Where nothing can be lost, writing back early shows to nobody; the scope of a takeover is the smaller for it."""
-    return scope.crashes > 0 or scope.takeover == 0
+    return (scope.crashes > 0) | (scope.takeover == 0)
 
 
 def in_cache(vector: Value, k: Value) -> Value:

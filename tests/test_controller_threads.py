@@ -67,7 +67,8 @@ async def test_case_G16_a_permit_is_back_when_the_work_is_over_and_not_before(pe
     report = await run
     assert (report.trained, report.dropped) == (8, {})
     assert threads.most <= permits
-    assert balanced(controller)
+    # The run does not wait for the threads of attempts that timed out: each gives its permit back when it ends.
+    await until(lambda: balanced(controller))
     assert settled_keys(controller) == each_once(8)
 
 

@@ -120,7 +120,7 @@ def test_command_shares_a_scenario_and_keeps_its_coverage(tmp_path: Path) -> Non
     file = tmp_path / "result.json"
     assert main(["check", "barrier", "--workers", "2", "--json", str(file)]) == 0
     (item,) = json.loads(file.read_text())
-    assert (item["states"], item["schedules"]) == (1_710, 23_795)
+    assert (item["states"], item["schedules"]) == (1_734, 23_795)
     assert item["actions_taken"]
     assert item["actions_never_taken"] == ["cancel_outside", "expire_cut", "cancel_before_request"]
 

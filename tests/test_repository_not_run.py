@@ -109,7 +109,7 @@ def test_unknown_tool_is_wrong_use(suite: pytest.Pytester) -> None:
     result = run(suite, 'import pytest\n@pytest.mark.needs("spim")\ndef test_x(): pass')
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
-        ["*needs 'spim', which is no known tool: chromium, cuda, mounts, other-python, ray, spin, tlc, zsh"]
+        ["*needs 'spim', which is no known tool: chromium, cuda, mounts, other-python, pyright, ray, spin, tlc, zsh"]
     )
 
 

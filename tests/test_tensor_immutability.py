@@ -172,6 +172,7 @@ async def test_restored_rows_are_watched_as_well(tmp_path: Path) -> None:
     await again.checkpointer.close()
 
 
+@pytest.mark.usefixtures("saves_that_do_not_ask")  # it trains a part of a step, which no run does
 async def test_a_failed_save_publishes_nothing_and_the_next_one_works_without_the_row(tmp_path: Path) -> None:
     """The run is alive; what was changed is trained, and gone from the next cut."""
     run = await mixed(Run(tmp_path))

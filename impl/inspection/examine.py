@@ -228,7 +228,7 @@ def _check_meaning(readers: Readers, name: str, found: Examined) -> None:
         return
     if missing := sorted(set(FILES) - reader.manifest.files.keys()):
         raise CheckpointCorrupt(
-            f"{reader.name}: {missing[0]}: it is not listed, so this lacks files that every checkpoint of a run has (it lists "
+            f"{reader.name}: {missing[0]} is not listed: it lacks files that every checkpoint of a run has (it lists "
             f"{', '.join(sorted(reader.manifest.files)[:8])}). It was written by something else; a restore refuses it."
         )
     checked = Checked(read_documents(reader, readers.trainer_of(name)))

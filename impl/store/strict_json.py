@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..errors import CheckpointCorrupt, UsageError
+from ..in_words import counted
 
 _DEPTH = 64
 #: The deepest of our documents, with a value of that depth in it, is no deeper.
@@ -177,7 +178,7 @@ def _deeper(value: object, depth: int) -> bool:
 
 def _integer(digits: str) -> int:
     if len(digits) > _MOST_DIGITS:
-        raise ValueError(f"an integer has {len(digits)} digits")
+        raise ValueError(f"an integer has {counted(len(digits), 'digit')}")
     return int(digits)
 
 

@@ -121,7 +121,7 @@ def fault_of(record: TensorRecord) -> str | None:
     if size is None:
         return f"it has the type {record.dtype!r}, which this version cannot hold"
     if len(record.shape) > _MOST_DIMENSIONS:
-        return f"it has {len(record.shape)} dimensions, and {_MOST_DIMENSIONS} are the most"
+        return f"its shape is of length {len(record.shape)}, and {_MOST_DIMENSIONS} is the most"
     for length in record.shape:
         if length < 0:
             return f"it has the shape {list(record.shape)}, and no length is below 0"
