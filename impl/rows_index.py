@@ -16,6 +16,8 @@ from .store.strict_json import convert
 ROWS_INDEX = "rows.json"
 #: How the names of the files of rows begin.
 ROWS_FILES = "rows-"
+#: The parts in which a jagged field is kept.
+VALUES, OFFSETS, LENGTHS = "values", "offsets", "lengths"
 
 
 class RowsIndex(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,6 +37,11 @@ class RowsIndex(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def key_of(group: GroupId, field: str) -> str:
     """Under which name a row stands in its file."""
     return f"{group}/{field}"
+
+
+def part_of(field: str, part: str) -> str:
+    """The name under which a part of a jagged field is kept, and found in a checkpoint."""
+    return f"{field}/{part}"
 
 
 def rows_index(plain: Any) -> RowsIndex:

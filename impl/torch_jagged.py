@@ -13,18 +13,12 @@ from typing import Any
 import torch
 
 from .errors import CheckpointCorrupt
-
-VALUES, OFFSETS, LENGTHS = "values", "offsets", "lengths"
+from .rows_index import LENGTHS, OFFSETS, VALUES, part_of
 
 
 def is_jagged(tensor: torch.Tensor) -> bool:
     """Whether it is a nested tensor that `taken_apart` can take apart."""
     return tensor.is_nested and tensor.layout is torch.jagged
-
-
-def part_of(field: str, part: str) -> str:
-    """The name under which a part of a jagged field is kept, and found in a checkpoint."""
-    return f"{field}/{part}"
 
 
 def taken_apart(field: str, nested: torch.Tensor) -> tuple[dict[str, torch.Tensor], int]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from .errors import CheckpointCorrupt, CheckpointIncompatible
 from .in_words import counted
 from .loader import same_identity
-from .torch_loader_state import decode_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,32 +46,42 @@ def check_place(state: TorchdataLoaderState, here: TorchdataLoaderState, own_bat
             f"the saved loader is another one: {'; '.join(differing)}. Its place means nothing for this one. Resume "
             "with the dataset, seed, batch sizes and number of workers of the save, or begin a new run elsewhere."
         )
-    between = 0 < state.own_batches < own_batches
-    rows = set(state.leftover)
-    at_end = state.own_batches == own_batches and not rows
-    if not (
-        type(state.epoch) is int
-        and state.epoch >= 0
-        and 0 <= state.own_batches <= own_batches
-        and between == (state.dataloader is not None)
-        and len(rows) == len(state.leftover)
-        and all(0 <= index < state.dataset_length for index in rows)
-        and not (rows and state.own_batches == 0)
-        and at_end == state.exhausted
-    ):
-        raise CheckpointCorrupt(
-            f"the saved loader has drawn {state.own_batches} of {counted(own_batches, 'batch', 'batches')} of epoch "
-            f"{state.epoch} and has {counted(len(state.leftover), 'row')} left over, "
-            f"{'exhausted' if state.exhausted else 'not exhausted'}, where no loader can be. The checkpoint was "
-            "damaged or edited; restore an older one."
-        )
+    check_place_anywhere(state, own_batches)
     if state.epoch >= epochs:
         raise CheckpointIncompatible(
             f"the saved loader is in epoch {state.epoch} (counted from 0), but this one has "
             f"{counted(epochs, 'epoch')}. Resume with epochs={state.epoch + 1} or more."
         )
     if state.dataloader is not None:
+        # Here, so that whoever only looks at a checkpoint needs no torch.
+        from .torch_loader_state import decode_state
+
         decode_state(state.dataloader, "the dataloader's state")
+
+
+def check_place_anywhere(state: TorchdataLoaderState, own_batches: int | None = None) -> None:
+    """CheckpointCorrupt unless some loader can be at `state`, with so many batches an epoch if that is known."""
+    begun, rows = state.own_batches > 0, set(state.leftover)
+    ended = not begun or state.dataloader is None
+    if own_batches is not None:
+        ended = state.own_batches in (0, own_batches)
+    if not (
+        type(state.epoch) is int
+        and state.epoch >= 0
+        and 0 <= state.own_batches <= (state.dataset_length if own_batches is None else own_batches)
+        and ended == (state.dataloader is None)
+        and len(rows) == len(state.leftover)
+        and all(0 <= index < state.dataset_length for index in rows)
+        and not (rows and not begun)
+        and (begun and ended and not rows) == state.exhausted
+    ):
+        of = "" if own_batches is None else f" of {own_batches}"
+        raise CheckpointCorrupt(
+            f"the saved loader has drawn {counted(state.own_batches, 'batch', 'batches')}{of} of epoch {state.epoch} "
+            f"and has {counted(len(state.leftover), 'row')} left over, "
+            f"{'exhausted' if state.exhausted else 'not exhausted'}, where no loader can be. The checkpoint was "
+            "damaged or edited; restore an older one."
+        )
 
 
 _IDENTITY = {

@@ -294,7 +294,7 @@ def fresh(kind: str, directory: Path) -> Parts:
 # -- writing them
 
 
-def _write(kind: str, folder: Path) -> None:
+def write(kind: str, folder: Path) -> None:
     """Two processes, the second resumed; what every checkpoint that is left brings back goes into expected.json."""
     checkpoints, trace = folder / "checkpoints", folder / "trace.jsonl"
     folder.mkdir(parents=True)
@@ -342,7 +342,7 @@ def main(name: str) -> None:
     random.seed(0)
     torch.manual_seed(0)
     for kind in RUNS:
-        _write(kind, target / kind)
+        write(kind, target / kind)
     lines = "".join(f"{digest}  {file}\n" for file, digest in digests(target).items())
     (target / "SHA256SUMS").write_text(lines)
 

@@ -6,18 +6,21 @@ import asyncio
 import copy
 import json
 import logging
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import torch
 from loop_turns import until
 from run_situations import HeldExecutor, NumberTrainer, Run, forge, mixed, rows_of, saved
 
 from impl import (
     CheckpointBarrier,
     Checkpointer,
+    Counters,
     HeldCounters,
     InOrderSampler,
     Ledger,
@@ -209,6 +212,98 @@ def rewrite_manifest(root: Path, change: Edit) -> None:
     data = json.dumps(manifest).encode()
     (root / "manifest.json").write_bytes(data)
     (root / "manifest.sha256").write_text(f"{hashlib.sha256(data).hexdigest()}  manifest.json\n")
+
+
+async def jagged_run(directory: Path) -> None:
+    """One saved group with a jagged field, beside a plain one."""
+    run = Run(directory)
+    admission = await run.admit()
+    await run.dispatch(*admission.groups[:1])
+    nested = torch.nested.nested_tensor([torch.arange(2), torch.arange(3)], layout=torch.jagged)
+    rows = {"tokens": nested, "rewards": torch.zeros(2)}
+    await steps.commit(run.ledger, run.buffer, admission.groups[0], rows)
+    await run.checkpointer.save()
+    await run.checkpointer.close()
+
+
+ROWS: dict[str, Edit] = {
+    "a group that is not buffered": lambda d: d["fields"].update({"9": ["rewards"]}),
+    "a field twice": lambda d: d["fields"]["0"].append("rewards"),
+    "a field that is not there": lambda d: d["fields"]["0"].append("zz"),
+    "a field left out": lambda d: d["fields"]["0"].remove("rewards"),
+    "a group left out": lambda d: d["fields"].clear(),
+    "a group under another spelling": lambda d: d["fields"].update({"00": d["fields"].pop("0")}),
+    "a plain field called jagged": lambda d: d["jagged"]["0"].update(rewards=1),
+    "another ragged dimension": lambda d: d["jagged"]["0"].update(tokens=2),
+    "a ragged dimension below one": lambda d: d["jagged"]["0"].update(tokens=0),
+    "jagged rows of nobody": lambda d: d["jagged"].update({"7": {}}),
+}
+
+
+@pytest.mark.parametrize("case", ROWS)
+async def test_case_G07_an_index_of_rows_that_no_plane_wrote_is_refused_by_restore_and_fsck(
+    tmp_path: Path, case: str
+) -> None:
+    """What the index says of jagged rows was found wrong by a restore alone, and the rest by nobody."""
+    await jagged_run(tmp_path / "run")
+    whole = Run(tmp_path / "run")
+    await whole.checkpointer.restore()
+    assert whole.plane.rows(0)["tokens"].is_nested
+    forge(tmp_path / "run", "rows.json", ROWS[case], "step_0-1")
+    error = await restore_refuses(tmp_path / "run")
+    assert isinstance(error, CheckpointCorrupt)
+    assert re.search(r"rows\.json: (fields|jagged)\.|manifest\.json: files: tensor", str(error))
+    status, found = fsck(tmp_path / "run")
+    assert (status, found[0]["state"]) == (1, "contradictory")
+    assert str(error) in found[0]["problems"]
+
+
+async def test_case_G07_a_snapshot_anchored_on_the_trainer_of_another_version_is_refused(tmp_path: Path) -> None:
+    """It was called whole, and a resume put an older trainer beside a version whose steps that had not seen."""
+    run = Run(tmp_path / "run", keep=3)
+    await run.checkpointer.save(NumberTrainer(0))
+    first = await run.admit()
+    await run.finish(*first.groups)
+    await run.train(await run.claim(*first.groups))
+    await run.checkpointer.save(NumberTrainer(1))
+    await (await run.checkpointer.begin_snapshot()).durable()  # type: ignore[union-attr]
+    await run.checkpointer.close()
+    snapshot = tmp_path / "run" / "step_1-3"
+    rewrite_manifest(snapshot, lambda manifest: manifest.update(anchor="step_0-1"))
+    fresh = Run(tmp_path / "run")
+    with pytest.raises(CheckpointCorrupt, match=r"anchor: step_0-1 holds the trainer at version 0.* of version 1"):
+        await fresh.checkpointer.restore(trainer=NumberTrainer())
+    status, found = fsck(tmp_path / "run")
+    assert (status, found[0]["state"]) == (1, "contradictory")
+    rewrite_manifest(snapshot, lambda manifest: manifest.update(anchor="step_1-2"))
+    trainer = NumberTrainer()
+    assert (await fresh.checkpointer.restore(trainer=trainer)).name == "step_1-3"
+    assert trainer.value == 1
+
+
+@pytest.mark.parametrize("field", ["step", "version"])
+async def test_case_G07_a_trainer_alone_of_another_step_is_refused(tmp_path: Path, field: str) -> None:
+    """Its progress is its own, and what the directory and the manifest say was not looked at."""
+    run = Run(tmp_path / "run", recovery=False)
+    run.checkpointer.counters.version = 2  # type: ignore[attr-defined]
+    await run.checkpointer.save(NumberTrainer(2))
+    await run.checkpointer.close()
+    forge(tmp_path / "run", "progress.json", lambda document: document.update({field: 7}), "step_2-1")
+    fresh = Run(tmp_path / "run", recovery=False)
+    with pytest.raises(CheckpointCorrupt, match=r"progress\.json: step|manifest\.json: counts\.steps"):
+        await fresh.checkpointer.restore(trainer=NumberTrainer())
+    assert fresh.version == 0
+    assert fsck(tmp_path / "run")[0] == 1
+
+
+async def test_case_G07_a_restore_without_recovery_asks_the_list_too(tmp_path: Path) -> None:
+    """It takes the trainer and its version alone, and took a version that no trainer has had."""
+    await saved(tmp_path / "run")
+    forge(tmp_path / "run", "trainer.json", lambda document: document.update(version=-1))
+    fresh = Run(tmp_path / "run", recovery=False)
+    with pytest.raises(CheckpointCorrupt, match=r"trainer\.json: version: it is -1"):
+        await fresh.checkpointer.restore()
+    assert fresh.version == 0
 
 
 @pytest.mark.parametrize("case", G07)
@@ -545,6 +640,15 @@ async def test_case_G11_a_save_looks_at_what_is_new_since_the_one_before(tmp_pat
     run.ledger.accounts._dropped.drops.pop()
     with pytest.raises(InvariantViolated, match="was trained and was never handed out"):
         await run.checkpointer.save()
+
+
+async def test_case_G11_a_save_of_the_trainer_alone_asks_as_well(tmp_path: Path) -> None:
+    """No restore takes a version below 0, so none is published."""
+    run = Run(tmp_path / "run", recovery=False)
+    run.checkpointer.counters.read = lambda cut: Counters(-1, 0)  # type: ignore[method-assign]
+    with pytest.raises(InvariantViolated, match=r"not published.*progress\.json: version"):
+        await run.checkpointer.save()
+    assert run.checkpointer.latest() is None
 
 
 def _rows_never_drawn(run: Run) -> list[Any]:

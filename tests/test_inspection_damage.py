@@ -90,10 +90,9 @@ async def check(root: Path, report: Path, capsys: pytest.CaptureFixture[str]) ->
     resumes: str | None = ""
     for said, candidate in zip(found["checkpoints"], candidates, strict=True):
         state, reason, owners = await restored(root, candidate)
-        mine = said["state"]
-        if mine != state:
+        if said["state"] != state:
             assert OF_THE_RUN.search(reason), (said, state, reason)
-            state = mine
+            state = said["state"]
         if resumes == "" and state != "damaged":
             resumes = candidate.name if state == "whole" else None
         if owners:

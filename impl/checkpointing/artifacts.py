@@ -37,6 +37,11 @@ def plain_state(state: object, where: str) -> dict[str, Any]:
     return checked
 
 
+def record_of(state: object) -> str | None:
+    """The class of a participant's state by name; None for a plain dictionary."""
+    return None if isinstance(state, dict) else type(state).__name__
+
+
 def _without_tuples(value: object) -> object:
     """Tuples as lists, on every level: the field's type tells a restore that it was a tuple."""
     if type(value) in (list, tuple):
@@ -117,7 +122,7 @@ def write_artifacts(
         state=plain_state(captured.sampler, "sampler.state()"),
     )
     writer.write_document(doc.SAMPLER, sampler)
-    loader = doc.LoaderDocument(plain_state(captured.loader, "loader.state()"))
+    loader = doc.LoaderDocument(plain_state(captured.loader, "loader.state()"), record_of(captured.loader))
     writer.write_document(doc.LOADER, loader)
     spares = spares_document(captured.spares)
     writer.write_document(doc.SPARES, spares)
@@ -136,6 +141,7 @@ def write_artifacts(
         budgets=dict(captured.counters.budgets),
         next_group=captured.ledger.next_group,
         next_admission=captured.ledger.next_admission,
+        budgets_of=captured.counters.budgets_of,
     )
     writer.write_document(doc.TRAINER, trainer)
     counts = {
@@ -149,12 +155,12 @@ def write_artifacts(
     return counts, {**written, "trainer": trainer}
 
 
-def write_progress(captured: CapturedTrainer, staged: StagedDirectory) -> dict[str, Count]:
-    """Write what a save without recovery knows of the run; return the counts for the manifest."""
+def write_progress(captured: CapturedTrainer, staged: StagedDirectory) -> tuple[dict[str, Count], doc.ProgressDocument]:
+    """Write what a save without recovery knows of the run; return the counts for the manifest, and what was written."""
     counters = captured.counters
     progress = doc.ProgressDocument(counters.version, counters.step, captured.cursor)
     staged.writer().write_document(doc.PROGRESS, progress)
-    return {"steps": Count(counters.version, "steps")}
+    return {"steps": Count(counters.version, "steps")}, progress
 
 
 def _slots(captured: Captured) -> list[doc.SlotDocument]:

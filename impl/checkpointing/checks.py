@@ -5,11 +5,14 @@ The bytes and the manifest come first and are decided where they are read, by th
 check here is a function over values that yields problems; each problem names a file and a key in it. A later check may
 rely on what an earlier one found right: after the first check with a problem no other is asked.
 
+What not every checkpoint has (an index of rows, an anchor, a trainer alone) is in `file_checks.py`, in the same form.
+
 What only a run knows (which run it is, how many epochs it has, whether its buffer is large enough) is no part of it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +29,8 @@ from ..samplers import InOrderSampler, ReadyFirstSampler, SamplerState, WeightFi
 from ..samplers.step_sampler import check_counts as check_counts_of_a_sampler
 from ..store import strict_json
 from ..store.manifest import Manifest
+from ..torchdata_state import TorchdataLoaderState
+from ..torchdata_state import check_place_anywhere as check_place_of_torchdata
 from . import documents as doc
 from .artifacts import OF_THE_DATA
 from .ledger_documents import accounts_snapshot, ledger_snapshot
@@ -33,7 +38,6 @@ from .ownership import HandedOut, Ownership, Span, balance
 from .validation import (
     Documents,
     cursor_of,
-    is_of_a_prompt_loader,
     prompt_loader_place,
     rebuilt_state,
     without_buffered,
@@ -46,10 +50,15 @@ HIGHEST_COUNT = 2**53
 STAMPED: Mapping[str, bool] = {
     sampler.name: sampler.stamped for sampler in (InOrderSampler, ReadyFirstSampler, WeightFifoSampler, WindowedSampler)
 }
+#: The states of the loaders of this library, and what can be told of them without their data.
+LOADERS: tuple[tuple[Any, Callable[[Any], None]], ...] = (
+    (LoaderState(0, 0, False, 0, 1, 1, ""), check_place_of_a_prompt_loader),
+    (TorchdataLoaderState(0, 0, (), False, None, 0, 1, 1, "", None, 0), check_place_of_torchdata),
+)
 #: The files of every checkpoint but those of the trainer alone.
 FILES = (doc.SAMPLER, doc.LOADER, doc.SPARES, doc.BUFFER, doc.LEDGER, doc.TRAINER)
 _UNITS = {"buffered": "groups", "pending": "groups", "spares": "prompts", "trained": "prompts", "dropped": "prompts"}
-_MANIFEST = "manifest.json"
+MANIFEST = "manifest.json"
 
 
 class Problem(NamedTuple):
@@ -346,10 +355,13 @@ def states_have_their_form(checked: Checked) -> Problems:
         if sampler.state.get("name") != sampler.name:
             what = f"the state is of the sampler {sampler.state.get('name')!r}, which is {sampler.name!r} elsewhere"
             yield Problem(doc.SAMPLER, "state.name", what)
-    if is_of_a_prompt_loader(loader):
-        yield from _state_problems(
-            doc.LOADER, loader, LoaderState(0, 0, False, 0, 1, 1, ""), check_place_of_a_prompt_loader
-        )
+    for example, check in LOADERS:
+        record, fields = type(example).__name__, {each.name for each in dataclasses.fields(example)}
+        said = documents.loader.record
+        if said == record or (said is None and loader.keys() == fields):
+            yield from _state_problems(doc.LOADER, loader, example, check)
+        elif loader.keys() == fields:
+            yield Problem(doc.LOADER, "record", f"it is {said!r:.80}, and the state is a {record}")
 
 
 def _first_sentence(error: Exception) -> str:
@@ -470,16 +482,16 @@ def weights_are_of_the_past(checked: Checked) -> Problems:
 def budgets_name_groups(checked: Checked) -> Problems:
     """Budgets that a controller of this library counts are of groups and causes, each of a failed attempt of a group.
 
-    Their names are their owner's; which names are a controller's is told by any one of them.
+    Their names are their owner's. Where the owner is not told, any name of the form is taken for a controller's.
     """
     budgets = checked.documents.trainer.budgets
     parsed = {name: parsed_budget(name) for name in budgets}
-    if not any(parsed.values()):
+    if checked.documents.trainer.budgets_of != "controller" and not any(parsed.values()):
         return
     failures: dict[int, int] = {}
     for name, found in parsed.items():
         if found is None:
-            yield Problem(doc.TRAINER, f"budgets.{name!r:.80}", "it names no group and cause, and the others do")
+            yield Problem(doc.TRAINER, f"budgets.{name!r:.80}", "it names no group and cause of a failure")
         else:
             failures[found[0]] = failures.get(found[0], 0) + budgets[name]
     attempts = {entry.group: entry.attempt for entry in checked.documents.ledger.entries}
@@ -591,19 +603,19 @@ def counts_of_the_manifest_agree(checked: Checked) -> Problems:
         "trained": checked.accounts.trained_count,
         "dropped": len(documents.trainer.accounts.dropped),
     }
-    yield from _counts(documents.manifest, found, _UNITS)
+    yield from counts_agree(documents.manifest, found, _UNITS)
 
 
-def _counts(manifest: Manifest, found: Mapping[str, int], units: Mapping[str, str]) -> Problems:
+def counts_agree(manifest: Manifest, found: Mapping[str, int], units: Mapping[str, str]) -> Problems:
     for name, count in found.items():
         said = manifest.counts.get(name)
         if said is None or said.value != count:
             what = f"it counts {'no' if said is None else said.value} {name}, and the files hold {count}"
-            yield Problem(_MANIFEST, f"counts.{name}", what)
+            yield Problem(MANIFEST, f"counts.{name}", what)
         elif said.unit != units[name]:
-            yield Problem(_MANIFEST, f"counts.{name}.unit", f"{name} are {units[name]}, and not {said.unit!r:.80}")
+            yield Problem(MANIFEST, f"counts.{name}.unit", f"{name} are {units[name]}, and not {said.unit!r:.80}")
     for name in manifest.counts.keys() - found.keys():
-        yield Problem(_MANIFEST, f"counts.{name!r:.80}", "nothing in a checkpoint is counted under this name")
+        yield Problem(MANIFEST, f"counts.{name!r:.80}", "nothing in a checkpoint is counted under this name")
 
 
 CHECKS: tuple[Callable[[Checked], Problems], ...] = (
@@ -638,32 +650,26 @@ def first_problem(checked: Checked) -> Problem | None:
 def keys_can_be_counted(checked: Checked) -> bool:
     """Whether `ownership` means anything: every number is one, and every key is of the dataset."""
     early = CHECKS[: CHECKS.index(keys_are_of_the_dataset) + 1]
-    return not any(True for check in early for _ in check(checked))
+    length = checked.documents.manifest.identity.dataset_length
+    # A loader of another dataset has handed out nothing of this one.
+    of_this = _same(checked.documents.loader.state.get("dataset_length", length), length)
+    return of_this and not any(True for check in early for _ in check(checked))
 
 
 def require_whole(checked: Checked) -> None:
     """Refuse a checkpoint with the first of its problems: what a restore asks, `fsck`, and the end of every save."""
-    if (problem := first_problem(checked)) is not None:
+    refuse_first(checked.documents.name, (problem for check in CHECKS for problem in check(checked)))
+
+
+def refuse_first(name: str, problems: Problems) -> None:
+    """Refuse the checkpoint `name` with the first of its problems, if it has any."""
+    if (problem := next(problems, None)) is not None:
         if problem.other_version:
-            raise CheckpointIncompatible(f"{checked.documents.name}: {problem}. Use the version that wrote it.")
+            raise CheckpointIncompatible(f"{name}: {problem}. Use the version that wrote it.")
         raise CheckpointCorrupt(
-            f"{checked.documents.name} contradicts itself: {problem}. It was put together from two checkpoints, "
-            "edited, or written by a faulty version. Nothing was changed; restore an earlier checkpoint."
+            f"{name} contradicts itself: {problem}. It was put together from two checkpoints, edited, or written by a "
+            "faulty version. Nothing was changed; restore an earlier checkpoint."
         )
-
-
-def check_progress(name: str, progress: doc.ProgressDocument) -> None:
-    """Refuse the progress of a save without recovery that no trainer has made."""
-    for key, number, least in (
-        ("version", progress.version, 0),
-        ("step", progress.step, 0),
-        ("cursor", progress.cursor, -1),
-    ):
-        if number is not None and not least <= number <= HIGHEST_COUNT:
-            raise CheckpointCorrupt(
-                f"{name}: {doc.PROGRESS}: {key}: {number} is no progress of a run. It was edited; restore an earlier "
-                "checkpoint."
-            )
 
 
 def handed_out_by(loader_state: object) -> HandedOut | None:

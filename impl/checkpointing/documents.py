@@ -11,7 +11,8 @@ A save without recovery has one of its own, and none of these:
 
     progress.json  the trainer's version, and where the dispatch cursor was
 
-Every field is always there: absence never means anything. Keys are split into epoch and index; groups keep their ids.
+Every field without a default is always there: absence never means anything. A later field has a default, and where it
+is absent, what it would have told is unchecked. Keys are split into epoch and index; groups keep their ids.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ class SamplerDocument(Document, frozen=True):
 
 class LoaderDocument(Document, frozen=True):
     state: dict[str, Any]
+    #: The class of the record that the state is, by which a look at a directory knows the loader. None: it is a plain
+    #: dictionary, or was written before this field; then it is known by its fields.
+    record: str | None = None
 
 
 class SlotDocument(Document, frozen=True):
@@ -147,6 +151,9 @@ class TrainerDocument(Document, frozen=True):
     budgets: dict[str, int]
     next_group: int
     next_admission: int
+    #: Whose the names of the budgets are: "controller", or None for a counters part of somebody's own, or where it was
+    #: written before this field.
+    budgets_of: str | None = None
 
 
 class ProgressDocument(Document, frozen=True):

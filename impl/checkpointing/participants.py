@@ -33,6 +33,8 @@ class Counters:
     version: int
     step: int
     budgets: Mapping[str, int] = field(default_factory=dict)
+    #: "controller" where the budgets are those of a `Controller`, whose names a look at a directory knows.
+    budgets_of: str | None = None
 
 
 class LedgerPart(Protocol):

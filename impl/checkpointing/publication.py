@@ -16,8 +16,9 @@ from ..store.manifest import Count
 from ..store.staging import StagedDirectory
 from .artifacts import write_artifacts, write_progress
 from .capture import Captured, CapturedTrainer
-from .checks import Checked, first_problem
+from .checks import Checked, Problem, first_problem
 from .documents import TRAINER_DIRECTORY
+from .file_checks import progress_is_of_a_run
 from .pending import SaveStatistics
 from .validation import Documents
 from .writer_thread import WriterThread
@@ -117,7 +118,9 @@ class Publication:
             self._require_restorable(counts, written, staged)
             self.plane.persist(self.captured.rows, staged.writer())
         else:
-            counts = write_progress(self.captured, staged)
+            counts, progress = write_progress(self.captured, staged)
+            manifest = self.draft.manifest(counts, staged.records)
+            self._refuse_to_publish(next(progress_is_of_a_run(manifest, progress), None))
         if self.trainer is not None:
             self.trainer.persist(copies.pop(), staged.writer(TRAINER_DIRECTORY))
         return counts
@@ -128,7 +131,10 @@ class Publication:
         """Publish nothing that a restore would refuse: retention would remove what it takes for older."""
         assert isinstance(self.captured, Captured)
         documents = Documents(self.draft.name, self.draft.manifest(counts, staged.records), **written)
-        problem = first_problem(Checked(documents, self.stamped, self.known, self.captured.ledger.accounts))
+        checked = Checked(documents, self.stamped, self.known, self.captured.ledger.accounts)
+        self._refuse_to_publish(first_problem(checked))
+
+    def _refuse_to_publish(self, problem: Problem | None) -> None:
         if problem is not None:
             raise InvariantViolated(
                 f"{self.draft.name} was not published, since no restore would take it: {problem}. The parts of this "

@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..dataset_identity import same_dataset
 from ..errors import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatible, CheckpointNotFound
 from ..in_words import none_valid
 from ..keys import Key
+from ..rows_index import ROWS_INDEX, rows_index
 from ..slots import Slot
 from ..spare_pool import Spare
 from ..store.catalogue import Candidate, Catalogue, Skipped
@@ -22,7 +24,8 @@ from ..store.checkpoint_store import CheckpointStore
 from ..store.manifest import AcceptedDataset, Identity, Manifest
 from ..store.reader import CheckpointReader, MemberReader
 from . import documents as doc
-from .checks import Checked, require_whole
+from .checks import Checked, refuse_first, require_whole
+from .file_checks import anchor_has_the_trainer, rows_are_indexed
 from .ledger_documents import ledger_snapshot, spares_of
 from .participants import Counters, NoPool, Participants
 from .pending import CheckpointInfo
@@ -298,6 +301,7 @@ def _plan(
     if not expected.has_pool:
         require_place_for_spares(documents)
     require_whole(Checked(documents, expected.stamped))
+    require_rows(reader, documents)
     sampler_state = rebuilt_state(documents.sampler.state, expected.sampler_state, f"{reader.name}/{doc.SAMPLER}")
     # What names the data is in the state of the loader as well, and was looked at in the manifest.
     saved_loader = {**documents.loader.state}
@@ -319,7 +323,7 @@ def _plan(
     ledger = ledger_snapshot(entries, documents.trainer, next_admission)
     rows = expected.plane.read(reader.reader(), tuple(slot.group for slot in slots))
     reader.verify()
-    trainer = trainer_files(store, reader, with_trainer)
+    trainer = trainer_files(store, reader, documents.trainer.version, with_trainer)
     restored = Restored(
         name=reader.name,
         step=manifest.step,
@@ -349,8 +353,11 @@ def _plan(
     )
 
 
-def read_documents(reader: CheckpointReader) -> Documents:
-    """The JSON files of a checkpoint, each of the form that this version writes; nothing else is checked yet."""
+def read_documents(reader: CheckpointReader, trainer: doc.TrainerDocument | None = None) -> Documents:
+    """The JSON files of a checkpoint, each of the form that this version writes; nothing else is checked yet.
+
+    `trainer` is one of them, where it was read before.
+    """
     files = reader.reader()
     return Documents(
         name=reader.name,
@@ -360,8 +367,31 @@ def read_documents(reader: CheckpointReader) -> Documents:
         spares=files.read_document(doc.SPARES, doc.SparesDocument),
         buffer=files.read_document(doc.BUFFER, doc.BufferDocument),
         ledger=files.read_document(doc.LEDGER, doc.LedgerDocument),
-        trainer=files.read_document(doc.TRAINER, doc.TrainerDocument),
+        trainer=trainer or files.read_document(doc.TRAINER, doc.TrainerDocument),
     )
+
+
+def require_rows(reader: CheckpointReader, documents: Documents) -> None:
+    """Refuse a checkpoint whose rows are not those of its buffered groups, if the plane is one of this library."""
+    listed = ROWS_INDEX in reader.manifest.files
+    index = rows_index(reader.reader().read_json(ROWS_INDEX)) if listed else None
+    refuse_first(reader.name, rows_are_indexed(reader.manifest, documents.buffer.slots, index))
+
+
+def require_anchor(
+    manifest: Manifest, version: int, full: Manifest, trainer_of_full: Callable[[], doc.TrainerDocument]
+) -> None:
+    """Refuse a rollout snapshot that is anchored on anything but the full save which holds its trainer.
+
+    `version` is that of the snapshot; what reads the trainer's document is asked of a full save alone.
+    """
+    theirs = trainer_of_full().version if full.kind == "full" else None
+    refuse_first(manifest.name, anchor_has_the_trainer(manifest, version, full, theirs))
+
+
+def anchor_lost(name: str, anchor: str, error: CheckpointDamaged) -> CheckpointDamaged:
+    """The error for a snapshot whose full save is damaged or gone: it is worth nothing without."""
+    return CheckpointDamaged(f"{name}/manifest.json: anchor: the full save {anchor} cannot be used: {error}")
 
 
 def _not_checked(state: object) -> None:
@@ -372,16 +402,23 @@ def _slot(slot: doc.SlotDocument) -> Slot:
     return Slot(slot.group, Key(slot.epoch, slot.index), slot.step, slot.weight, ready=True)
 
 
-def trainer_files(store: CheckpointStore, reader: CheckpointReader, wanted: bool | None) -> MemberReader | None:
-    """The trainer's files: of this checkpoint, or of the full save that a rollout snapshot is anchored on.
+def trainer_files(
+    store: CheckpointStore, reader: CheckpointReader, version: int, wanted: bool | None
+) -> MemberReader | None:
+    """The trainer's files: of this checkpoint, or of the full save that a rollout snapshot of `version` is anchored on.
 
     `wanted`: True, there must be some, to load into a trainer; False, there must be none; None, somebody takes what
     there is.
     """
     owner = reader
     if reader.manifest.anchor is not None:
-        owner = store.reader(reader.manifest.anchor)
-        owner.verify(f"{doc.TRAINER_DIRECTORY}/")
+        try:
+            owner = store.reader(reader.manifest.anchor)
+            trainer_of_full = partial(owner.reader().read_document, doc.TRAINER, doc.TrainerDocument)
+            require_anchor(reader.manifest, version, owner.manifest, trainer_of_full)
+            owner.verify(f"{doc.TRAINER_DIRECTORY}/")
+        except CheckpointDamaged as error:
+            raise anchor_lost(reader.name, reader.manifest.anchor, error) from error
     if any(member.startswith(f"{doc.TRAINER_DIRECTORY}/") for member in owner.manifest.files):
         if wanted is False:
             raise CheckpointIncompatible(

@@ -16,9 +16,18 @@ from ..store.checkpoint_store import CheckpointStore
 from ..store.manifest import AcceptedDataset
 from ..store.reader import CheckpointReader
 from . import documents as doc
-from .checks import check_progress
+from .checks import Checked, refuse_first, require_whole
+from .file_checks import progress_is_of_a_run
 from .participants import Counters, Participants
-from .restoring import Expected, Restored, accepted_by, newest_readable, trainer_files
+from .restoring import (
+    Expected,
+    Restored,
+    accepted_by,
+    newest_readable,
+    read_documents,
+    require_rows,
+    trainer_files,
+)
 from .validation import check_identity, cursor_of, dropped_of, place_of, shortfalls_of
 
 if TYPE_CHECKING:
@@ -110,18 +119,19 @@ def _plan(
     files = reader.reader()
     if manifest.kind == "trainer":
         progress = files.read_document(doc.PROGRESS, doc.ProgressDocument)
-        check_progress(reader.name, progress)
+        refuse_first(reader.name, progress_is_of_a_run(manifest, progress))
         version, step, cursor = progress.version, progress.step, progress.cursor
         left = "the prompts that were in flight or buffered then were not saved and are not recoverable"
     else:
-        trainer = files.read_document(doc.TRAINER, doc.TrainerDocument)
-        version, step = trainer.version, trainer.step
-        cursor = cursor_of(files.read_document(doc.SAMPLER, doc.SamplerDocument).state)
-        pending = len(files.read_document(doc.LEDGER, doc.LedgerDocument).entries)
-        buffered = len(files.read_document(doc.BUFFER, doc.BufferDocument).slots)
+        documents = read_documents(reader)
+        require_whole(Checked(documents, expected.stamped))
+        require_rows(reader, documents)
+        version, step = documents.trainer.version, documents.trainer.step
+        cursor = cursor_of(documents.sampler.state)
+        pending, buffered = len(documents.ledger.entries), len(documents.buffer.slots)
         left = f"its prompts, {pending} pending and {buffered} buffered, are not taken up (recovery=True would)"
     reader.verify()
-    taken = trainer_files(store, reader, with_trainer)
+    taken = trainer_files(store, reader, version, with_trainer)
     restored = Restored(
         name=reader.name,
         step=manifest.step,

@@ -59,7 +59,7 @@ class Progress:
         """The counters for a checkpoint. The step of a full save is the version: it is taken between steps."""
         require_cut(cut, self._barrier)
         budgets = {f"{group}/{cause}": count for (group, cause), count in self._failures.items()}
-        return Counters(version=self._version, step=self._version, budgets=budgets)
+        return Counters(version=self._version, step=self._version, budgets=budgets, budgets_of="controller")
 
     def check_counters(self, counters: Counters) -> None:
         """Raise CheckpointCorrupt, and change nothing, unless `load` would take these counters."""

@@ -8,33 +8,33 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from ..checkpointing import documents as doc
 from ..checkpointing.checks import (
     FILES,
     Checked,
-    check_progress,
     handed_out_by,
     keys_can_be_counted,
+    refuse_first,
     require_whole,
 )
+from ..checkpointing.file_checks import progress_is_of_a_run
 from ..checkpointing.ownership import Ownership
-from ..checkpointing.restoring import read_documents
-from ..checkpointing.validation import Documents, without_buffered
+from ..checkpointing.restoring import anchor_lost, read_documents, require_anchor, require_rows
+from ..checkpointing.validation import without_buffered
 from ..errors import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatible, CleancutError
 from ..in_words import counted
-from ..rows_index import ROWS_FILES, ROWS_INDEX, key_of, rows_index, rows_missing
 from ..store import names
 from ..store.catalogue import Candidate
 from ..store.failures import READING, store_error
 from ..store.files import Files
 from ..store.manifest import Manifest
 from ..store.reader import CheckpointReader
-from ..store.tensor_header import HeaderCollector, observed
 from .unchanged import Fingerprint, fingerprint
 
-#: whole: a resume may take it. damaged: a resume passes over it. contradictory, incompatible: a resume stops at it.
+#: whole: a resume takes it. damaged: a resume passes over it. contradictory, incompatible: a resume stops at it.
 #: unreadable: this process could not find out. removed: retention took it while it was being read.
 State = Literal["whole", "damaged", "contradictory", "incompatible", "unreadable", "removed"]
 
@@ -65,8 +65,12 @@ class Examined:
         return sum(each.length for each in self.manifest.files.values()) if self.manifest else None
 
     def note(self, state: State, problem: str) -> None:
-        """Something is wrong; what a resume would do about it decides the state."""
+        """Something is wrong; what a resume would do about it decides the state, and the first such thing counts."""
         self.state = state if self.state == "whole" else self.state
+        self.tell(problem)
+
+    def tell(self, problem: str) -> None:
+        """Something is wrong, in more words than a resume would use; what it would do is noted apart."""
         text = problem if self.name in problem else f"{self.name}: {problem}"
         if text not in self.problems:
             self.problems.append(text)
@@ -79,12 +83,19 @@ class Readers:
         self.files = files
         self.root = root
         self._opened: dict[str, CheckpointReader] = {}
+        self._trainers: dict[str, doc.TrainerDocument] = {}
 
     def of(self, name: str) -> CheckpointReader:
         """The reader of a checkpoint, with its manifest read; what is wrong with that is raised each time."""
         if name not in self._opened:
             self._opened[name] = CheckpointReader(self.files, self.root, name)
         return self._opened[name]
+
+    def trainer_of(self, name: str) -> doc.TrainerDocument:
+        """What a full save or a snapshot says of its trainer."""
+        if name not in self._trainers:
+            self._trainers[name] = self.of(name).reader().read_document(doc.TRAINER, doc.TrainerDocument)
+        return self._trainers[name]
 
 
 def examine(readers: Readers, candidate: Candidate, *, digests: bool) -> Examined:
@@ -100,11 +111,11 @@ def examine(readers: Readers, candidate: Candidate, *, digests: bool) -> Examine
         found.looked = fingerprint(root, *filter(None, (name, found.manifest.anchor)))
 
     def payload() -> None:
-        _read_payload(readers.of(name))
+        readers.of(name).verify()
         found.digests_checked = True
 
     if _noted(found, root, opened):
-        sound = _noted(found, root, lambda: _check_meaning(readers.of(name), found, digests=digests))
+        sound = _noted(found, root, lambda: _check_meaning(readers, name, found))
         if found.state not in ("damaged", "removed"):
             sound = _noted(found, root, lambda: readers.of(name).check_lengths()) and sound
         if digests and found.state not in ("damaged", "removed"):
@@ -153,23 +164,6 @@ def _written(path: str) -> float | None:
         return None
 
 
-def _read_payload(reader: CheckpointReader, beginning: str = "") -> None:
-    """Compare digests, and the header of every file of tensors with the manifest; what was read before is not again."""
-    for member, record in reader.manifest.files.items():
-        if reader.is_verified(member) or not member.startswith(beginning):
-            continue
-        collector = HeaderCollector()
-        for _ in observed(reader.verified_chunks(member), collector):
-            pass
-        if record.tensors is not None:
-            collector.check(record.length, record.tensors, f"{reader.name}/{member}")
-        elif beginning == ROWS_FILES:
-            raise CheckpointCorrupt(
-                f"{reader.name}/{member} is not listed as a file of tensors. The checkpoint was edited; restore "
-                "another one."
-            )
-
-
 def _check_anchor(readers: Readers, name: str, *, digests: bool) -> None:
     """A rollout snapshot is worth nothing without the trainer's files of its full save."""
     anchor = readers.of(name).manifest.anchor
@@ -177,12 +171,14 @@ def _check_anchor(readers: Readers, name: str, *, digests: bool) -> None:
         return
     try:
         full = readers.of(anchor)
+        version, of_full = readers.trainer_of(name).version, partial(readers.trainer_of, anchor)
+        require_anchor(readers.of(name).manifest, version, full.manifest, of_full)
         full.check_lengths()
         if digests:
-            _read_payload(full, f"{doc.TRAINER_DIRECTORY}/")
+            full.verify(f"{doc.TRAINER_DIRECTORY}/")
         _check_folders(readers, anchor)
     except CheckpointDamaged as error:
-        raise CheckpointDamaged(f"the full save it is anchored on cannot be used: {error}") from error
+        raise anchor_lost(name, anchor, error) from error
 
 
 def _check_folders(readers: Readers, name: str) -> None:
@@ -219,21 +215,23 @@ def _below(files: Files, checkpoint: str, folder: str) -> Iterator[str]:
                 waiting.append(f"{directory}/{name}")
 
 
-def _check_meaning(reader: CheckpointReader, found: Examined, *, digests: bool) -> None:
+def _check_meaning(readers: Readers, name: str, found: Examined) -> None:
     """Read the documents, count the owners, and ask what a restore would ask."""
+    reader = readers.of(name)
     if reader.manifest.kind == "trainer":
-        check_progress(reader.name, reader.reader().read_document(doc.PROGRESS, doc.ProgressDocument))
+        progress = reader.reader().read_document(doc.PROGRESS, doc.ProgressDocument)
+        refuse_first(reader.name, progress_is_of_a_run(reader.manifest, progress))
         found.notices.append(
             f"{reader.name} was saved without recovery: it holds the trainer alone, and no prompt has an owner in it. "
             "A run with recovery refuses it; one with recovery=False takes up the trainer and begins the data anew."
         )
         return
-    if not reader.manifest.files.keys() >= set(FILES):
+    if missing := sorted(set(FILES) - reader.manifest.files.keys()):
         raise CheckpointCorrupt(
-            f"{reader.name} lacks files that every checkpoint of a run has (it lists "
+            f"{reader.name}: {missing[0]} is not listed: it lacks files that every checkpoint of a run has (it lists "
             f"{', '.join(sorted(reader.manifest.files)[:8])}). It was written by something else; a restore refuses it."
         )
-    checked = Checked(read_documents(reader))
+    checked = Checked(read_documents(reader, readers.trainer_of(name)))
     if keys_can_be_counted(checked):
         found.ownership = _ownership(checked, found)
         _note_imbalance(found, found.ownership)
@@ -244,26 +242,7 @@ def _check_meaning(reader: CheckpointReader, found: Examined, *, digests: bool) 
             f"{reader.name}: {counted(len(subtracted), 'group is', 'groups are')} in ledger and buffer; a restore "
             "keeps the buffer's copy."
         )
-    _check_rows(reader, checked.documents, digests=digests)
-
-
-def _check_rows(reader: CheckpointReader, documents: Documents, *, digests: bool) -> None:
-    """The rows of every buffered group are there, if the plane is one of this library; others keep them their way."""
-    if ROWS_INDEX not in reader.manifest.files:
-        if any(member.startswith(ROWS_FILES) and record.tensors for member, record in reader.manifest.files.items()):
-            raise CheckpointCorrupt(
-                f"{reader.name} has files of rows and no {ROWS_INDEX}: the manifest does not list it. The checkpoint "
-                "was edited; restore another one."
-            )
-        return
-    index = rows_index(reader.reader().read_json(ROWS_INDEX))
-    if digests:
-        _read_payload(reader, ROWS_FILES)
-    there = {key for record in reader.manifest.files.values() for key in record.tensors or ()}
-    for slot in documents.buffer.slots:
-        for name in index.of(slot.group):
-            if key_of(slot.group, name) not in there:
-                raise rows_missing(slot.group, key_of(slot.group, name))
+    require_rows(reader, checked.documents)
 
 
 def _note_imbalance(found: Examined, ownership: Ownership) -> None:
@@ -279,7 +258,7 @@ def _note_imbalance(found: Examined, ownership: Ownership) -> None:
         ),
     ):
         if keys.count:
-            found.note("contradictory", f"{found.name}: {what}: {keys}. {then}Restore an earlier checkpoint.")
+            found.tell(f"{found.name}: {what}: {keys}. {then}Restore an earlier checkpoint.")
 
 
 def _ownership(checked: Checked, found: Examined) -> Ownership:

@@ -7,7 +7,7 @@ and the offsets must cover the rest of the file without gap and overlap.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -89,13 +89,6 @@ class HeaderCollector:
         if isinstance(plain, dict):
             plain.pop(_METADATA, None)
         return strict_json.convert(plain, dict[str, HeaderEntry], where), _LENGTH_BYTES + announced
-
-
-def observed(chunks: Iterable[memoryview], collector: HeaderCollector) -> Iterator[memoryview]:
-    """The same chunks; the collector has seen each before the next is read."""
-    for chunk in chunks:
-        collector.take(chunk)
-        yield chunk
 
 
 def _check_offsets(spans: Iterable[tuple[int, int]], payload: int, where: str) -> None:
