@@ -20,6 +20,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from cleancut_console.words import counted
+
 from .arguments import (
     require_abilities,
     require_count,
@@ -31,7 +33,6 @@ from .arguments import (
 )
 from .errors import CheckpointIncompatible, InvariantViolated, UsageError
 from .group_index import GroupIndex
-from .in_words import counted
 from .permits import Permit, PermitPool, require_permit
 from .plane import DataPlane, Rows
 from .slots import BufferSnapshot, Claim, Slot, checked_slots, require_balanced, require_slot

@@ -20,6 +20,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from cleancut_console.words import counted
+
 from .accounts import Accounts, AccountsSnapshot
 from .arguments import (
     require_abilities,
@@ -33,7 +35,6 @@ from .arguments import (
     require_text,
 )
 from .errors import CheckpointCorrupt, InvariantViolated, UsageError
-from .in_words import counted
 from .keys import GroupId, Key
 from .pending_groups import PendingGroups
 from .slots import BufferSnapshot

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from cleancut_console.words import counted
+
 from .arguments import is_key
 from .errors import UsageError
-from .in_words import counted
 from .loader import Batch
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from cleancut_console.words import counted
+
 from .arguments import require_count, require_kind
 from .errors import InvariantViolated, UsageError
-from .in_words import counted
 
 
 class Permit:

@@ -16,9 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from cleancut_console.extras import with_its_extra
+
 from .barrier.arguments import seconds
 from .errors import UsageError
-from .missing_extra import with_its_extra
 
 try:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric

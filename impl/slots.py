@@ -6,9 +6,10 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cleancut_console.words import counted
+
 from .arguments import require_count, require_group, require_items, require_key, require_kind, require_step
 from .errors import InvariantViolated
-from .in_words import counted
 from .plane import DataPlane, Rows
 
 if TYPE_CHECKING:

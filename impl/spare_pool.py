@@ -16,6 +16,8 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from cleancut_console.words import counted
+
 from .arguments import (
     require_count,
     require_cut,
@@ -26,7 +28,6 @@ from .arguments import (
     require_payloads,
 )
 from .errors import CheckpointCorrupt, InvariantViolated, UsageError
-from .in_words import counted
 from .keys import Key
 from .ledger import Ledger
 from .loader import Batch

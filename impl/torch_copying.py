@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 import torch
 
+from cleancut_console.words import counted
+
 from .errors import UsageError
-from .in_words import counted
 from .seen_out import seen_out
 from .torch_cuda_device import current_streams, done_on
 

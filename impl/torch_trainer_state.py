@@ -17,8 +17,9 @@ from typing import Any
 
 import torch
 
+from cleancut_console.words import counted
+
 from .errors import CheckpointCorrupt, CheckpointIncompatible, UsageError
-from .in_words import counted
 from .store.directory import DirectoryReader, DirectoryWriter
 from .store.tensor_format import check_kind
 from .torch_copying import copied_to_the_cpu

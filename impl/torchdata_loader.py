@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import Dataset as MapDataset
 from torchdata.stateful_dataloader import StatefulDataLoader  # type: ignore[import-untyped, unused-ignore]
 
+from cleancut_console.words import counted
+
 from .arguments import require_count, require_cut, require_integer, require_kind
 from .dataset_identity import Dataset, dataset_digest
 from .errors import CheckpointIncompatible, UsageError
-from .in_words import counted
 from .keys import Key
 from .loader import Batch, row_of
 from .thread_of_its_own import in_thread_of_its_own

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cleancut_console.words import counted
+
 from .errors import CheckpointCorrupt, CheckpointIncompatible
-from .in_words import counted
 from .loader import same_identity
 
 

@@ -16,13 +16,8 @@ from typing import Any
 
 from rich.console import Console
 
-from .errors import ExplorerUsageError, TraceUnreadable
-from .exploring import check_arguments, explore
-from .follower import Coverage
-from .in_words import counted
-from .result import Result
-from .subject import Program
-from .terminal import (
+from cleancut_console.extras import why_missing
+from cleancut_console.terminal import (
     CannotWrite,
     Parser,
     Screen,
@@ -32,9 +27,15 @@ from .terminal import (
     plain,
     require_folder,
     require_writable,
-    why_missing,
     write_file,
 )
+from cleancut_console.words import counted
+
+from .errors import ExplorerUsageError, TraceUnreadable
+from .exploring import check_arguments, explore
+from .follower import Coverage
+from .result import Result
+from .subject import Program
 from .trace import Trace, read_document, require_known_budgets
 
 HOLDS, FAILS, WRONG_USE, OPEN = 0, 1, 2, 3

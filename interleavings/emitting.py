@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
+from cleancut_console.words import counted
+
 from .errors import ExplorerUsageError
-from .in_words import counted
 from .source_text import literal, python_source, words
 from .trace import Step, Trace, require_known_budgets
 

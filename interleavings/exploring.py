@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
+from cleancut_console.words import counted
+
 from .counterexample import NO_PROGRESS, build_trace
 from .errors import Diverged, ExplorerUsageError, ForbiddenCall, SeenLate, Unwalkable, WorkerLost
 from .folded_search import FoldedSearch
@@ -14,7 +16,6 @@ from .forbidden import Fence
 from .forked import ForkedWorkers
 from .graph import choices_of_a_circle, count_schedules, traps
 from .identical import Declared, identical_from
-from .in_words import counted
 from .preemptions import FewestPreemptions
 from .result import Failure, Result, Stock
 from .run import Rules

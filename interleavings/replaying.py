@@ -12,13 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from cleancut_console.words import counted
+
 from .deadlock import HolderWatch, blocked_tasks
 from .describe import describe_choice
 from .errors import ForbiddenCall
 from .forbidden import Fence
 from .frames import function_in
 from .identical import identical_from
-from .in_words import counted
 from .result import Failure
 from .run import Rules, Run, Target, is_a_fault
 from .setting import Setting, look, paused_collection

@@ -12,6 +12,17 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from cleancut_console.terminal import (
+    CannotWrite,
+    Parser,
+    Screen,
+    complain,
+    complete_files,
+    how_far,
+    require_writable,
+    write_file,
+)
+
 from . import report
 from .checks import (
     BoundedOutcome,
@@ -23,7 +34,6 @@ from .checks import (
 )
 from .discharging import Outcome, Proved, Refuted
 from .inductions import ARGUMENTS
-from .terminal import CannotWrite, Parser, Screen, complain, complete_files, how_far, require_writable, write_file
 
 PROVED, REFUTED, WRONG_USE, NOT_COMPLETE = 0, 1, 2, 3
 EXAMPLES = """examples:

@@ -2,7 +2,7 @@
 
 import sys
 
-from .terminal import ended
+from cleancut_console.terminal import ended
 
 
 def command() -> int:

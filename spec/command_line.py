@@ -13,13 +13,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from . import counterexample, engines, export_command
-from .catalogue import MACHINES, UnknownName, machine_named, scopes_named, variants_named
-from .checks import MachineResult, ScopeResult, VariantResult, check_all_variants, check_machine
-from .engines import Options, memory_in_bytes, workers_in
-from .machine import Machine
-from .symmetry import NotSymmetric
-from .terminal import (
+from cleancut_console.terminal import (
     CannotWrite,
     HowFar,
     Parser,
@@ -31,6 +25,13 @@ from .terminal import (
     require_writable,
     write_file,
 )
+
+from . import counterexample, engines, export_command
+from .catalogue import MACHINES, UnknownName, machine_named, scopes_named, variants_named
+from .checks import MachineResult, ScopeResult, VariantResult, check_all_variants, check_machine
+from .engines import Options, memory_in_bytes, workers_in
+from .machine import Machine
+from .symmetry import NotSymmetric
 
 HOLDS, VIOLATION, WRONG_USE, NOT_COMPLETE = 0, 1, 2, 3
 EXIT_STATUS = {"holds": HOLDS, "fails": VIOLATION, "bounded": NOT_COMPLETE, "inconclusive": NOT_COMPLETE}

@@ -6,11 +6,12 @@ import argparse
 import sys
 from pathlib import Path
 
+from cleancut_console.terminal import write_file
+
 from .catalogue import MACHINES, UnknownName, machine_named, scopes_named, variant_named, variants_named
 from .machine import Machine, ModelFault
 from .promela import export_promela
 from .scopes import Scope
-from .terminal import write_file
 from .tla import export_tla
 
 

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from cleancut_console.words import counted
+
 from ..accounts import AccountsSnapshot
 from ..errors import CheckpointCorrupt, CheckpointIncompatible, CleancutError
-from ..in_words import counted
 from ..keys import Key
 from ..ledger import LedgerSnapshot, Phase
 from ..loader import LoaderState

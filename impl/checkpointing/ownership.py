@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from ..in_words import counted
+from cleancut_console.words import counted
+
 from ..keys import Key
 from ..permutation import EpochOrder
 

@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
+from cleancut_console.words import counted
+
 from ..arguments import require_abilities, require_flag, require_kind, require_step
 from ..barrier import CheckpointBarrier, Unset
 from ..errors import CheckpointIncompatible, UsageError
-from ..in_words import counted
 from ..store.lock import WriterIdentity
 from .participants import BufferPart, Participants
 from .validation import identity_as_here

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from cleancut_console.words import none_valid
+
 from ..dataset_identity import same_dataset
 from ..errors import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatible, CheckpointNotFound
-from ..in_words import none_valid
 from ..keys import Key
 from ..rows_index import ROWS_INDEX, rows_index
 from ..slots import Slot

@@ -13,9 +13,10 @@ from typing import Any
 
 import msgspec
 
+from cleancut_console.words import counted
+
 from ..dataset_identity import same_dataset
 from ..errors import CheckpointCorrupt, CheckpointIncompatible
-from ..in_words import counted
 from ..keys import GroupId
 from ..ledger import Phase
 from ..loader import LoaderState

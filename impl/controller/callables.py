@@ -15,8 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
+from cleancut_console.words import counted
+
 from ..errors import UsageError
-from ..in_words import counted
 from ..plane import Rows
 from ..seen_out import seen_out
 

@@ -20,8 +20,9 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from cleancut_console.words import counted
+
 from ..errors import UsageError
-from ..in_words import counted
 from ..permits import Permit, PermitPool
 from ..plane import Rows
 from .callables import UserFunction, check_rows

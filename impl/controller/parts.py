@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cleancut_console.words import counted
+
 from ..errors import UsageError
-from ..in_words import counted
 from ..keys import GroupId
 from .config import ControllerConfig
 from .progress import Progress

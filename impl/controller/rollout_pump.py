@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cleancut_console.words import counted
+
 from ..errors import UsageError
-from ..in_words import counted
 from ..ledger import Admission, LedgerEntry, Phase
 from ..loader_protocol import checked_batch
 from ..samplers import TransactionalSampler

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from cleancut_console.words import counted
+
 from ..errors import InvariantViolated
-from ..in_words import counted
 from ..plane import Rows
 from ..slots import Claim
 from ..steps import evict_stale, is_empty, select_step

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
+from cleancut_console.words import counted
+
 from ..checkpointing import documents as doc
 from ..checkpointing.checks import (
     FILES,
@@ -25,7 +27,6 @@ from ..checkpointing.ownership import Ownership
 from ..checkpointing.restoring import anchor_lost, read_documents, require_anchor, require_rows
 from ..checkpointing.validation import without_buffered
 from ..errors import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatible, CleancutError
-from ..in_words import counted
 from ..store import names
 from ..store.catalogue import Candidate
 from ..store.failures import READING, store_error

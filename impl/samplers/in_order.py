@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from cleancut_console.words import counted
+
 from ..arguments import require_count
 from ..errors import InvariantViolated
-from ..in_words import counted
 from .protocol import SlotView
 from .step_sampler import StepSampler, require_selection
 

@@ -11,9 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
+from cleancut_console.words import counted
+
 from ..arguments import require_count, require_cut, require_kind
 from ..errors import CheckpointCorrupt, CheckpointIncompatible, InvariantViolated, UsageError
-from ..in_words import counted
 from ..wakeup import Wakeup
 from .protocol import Occupants, SamplerState, SlotView
 

@@ -15,6 +15,7 @@ from collections.abc import Coroutine, Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from cleancut_console.words import counted
 from impl.errors import UsageError
 from impl.store import names
 from spec.cut import CutScope
@@ -23,7 +24,6 @@ from spec.cut.state import FULL
 
 from ..errors import Violation
 from ..follower import Coverage, Follower, Remembered, Resumed
-from ..in_words import counted
 from ..refinement import Prompts, Saves, cut_model, follow_cut, restored_state
 from ..refinement.images import OutsideOfTheMachine
 from ..subject import Subject

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from cleancut_console.words import counted
 from impl.barrier import CheckpointBarrier
 from impl.checkpointer import Checkpointer
 from impl.controller import Controller, ControllerConfig
@@ -28,7 +29,6 @@ from spec.cut.state import OUTSIDE_WINDOW
 
 from ..errors import Violation
 from ..follower import Coverage, Follower, Remembered, View
-from ..in_words import counted
 from ..refinement import Prompts, follow_cut, follow_silent_cut, image_of_files, image_of_machine, owners_of_files
 from ..refinement.images import OutsideOfTheMachine, handed_out_count, reasons_told
 from ..subject import Subject

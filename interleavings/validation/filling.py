@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from cleancut_console.words import counted
 from impl.tracing import Event
 from spec.cut.scope import IN_ORDER
 from spec.cut.state import DROPPED, READY
 from spec.expression import Vector
 
-from ..in_words import counted
 from .open_state import ANY_NUMBER
 from .protocol import Protocol
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..in_words import counted
+from cleancut_console.words import counted
+
 from .validating import NOT_SHOWN, Refusal, Validation
 
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from cleancut_console.words import counted
 from impl.tracing import Event
 from spec.cut import cut
 from spec.cut.scope import IN_ORDER, WEIGHT_FIFO, WINDOWED
 from spec.cut.state import ADMITTED, NO_ENTRY, NO_SLOT, READY, RESERVED
 from spec.expression import Vector
 
-from ..in_words import counted
 from .open_state import ANY_NUMBER, OpenState, Sparse
 from .protocol import Protocol
 from .refused import Refused

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from cleancut_console.words import counted
 from impl.errors import TraceUnreadable as LineUnreadable
 from impl.tracing import End, Event, Gap, Header, Torn, read_traces
 from spec.cut import cut
 
-from ..in_words import counted
 from ..refinement.vocabulary import BARRIER_EVENTS, CUT_EVENTS, FIGURE_EVENTS
 from .filling import Filling
 from .protocol import Protocol

@@ -1,7 +1,7 @@
 """How a command speaks to a terminal: its parser, its completion, its texts, how far it is, and how it ends.
 
-This very file stands in every package that has commands, for none of them may import another; a test holds the copies
-equal. Colours are rich's matter, which leaves them out where NO_COLOR is set and where nobody watches.
+Only commands import this file, since it loads rich. rich leaves colours out where NO_COLOR is set and where the output
+is no terminal.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NoReturn
 
+from .extras import why_missing
+
 WRONG_USE, NOT_COMPLETE, NOT_ALL_SHOWN = 2, 3, 3
 
 try:
@@ -31,23 +33,6 @@ except ModuleNotFoundError as missing:
     raise SystemExit(NOT_COMPLETE) from None
 
 WIDEST_HELP = 100
-#: Which extra brings a package that only some commands need.
-EXTRAS = {
-    "crosshair": "proofs",
-    "llvmlite": "compiled",
-    "matplotlib": "plots",
-    "numba": "compiled",
-    "numpy": "compiled",
-    "prometheus_client": "prometheus",
-    "ray": "ray",
-    "safetensors": "torch",
-    "shtab": "completion",
-    "torch": "torch",
-    "torchdata": "torchdata",
-    "transfer_queue": "transferqueue",
-    "trio": "trio",
-    "z3": "proofs",
-}
 
 _BASH_DISPATCH = """
 # `python -m MODULE` is completed by the function above that is called after MODULE; loaded ones add up.
@@ -128,13 +113,6 @@ def plain(text: str, encoding: str = "utf-8", kept: str = "") -> str:
 def complain(program: str, message: object) -> None:
     """One line on standard error."""
     print(f"{program}: {plain(str(message))}", file=sys.stderr)
-
-
-def why_missing(fault: ImportError) -> str | None:
-    """One line about a package that is not installed and the extra that brings it; None where it is another."""
-    package = (fault.name or "").partition(".")[0]
-    extra = EXTRAS.get(package)
-    return extra and f"this needs {package}, which is not installed: pip install 'cleancut[{extra}]'"
 
 
 def ended(program: str, command: Callable[[], int]) -> int:

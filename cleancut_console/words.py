@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """A number of things: `1 group`, `2 groups`. Give `many` where it is not `one` with an s, or where a verb comes."""
-    return f"{number} {one if number == 1 else many or f'{one}s'}"
+    """A number of things: `1 step`, `2,000 steps`. Give `many` for an irregular plural or with a verb."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
 def none_valid(checkpoints: int) -> str:
