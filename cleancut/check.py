@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cleancut.report import page
-from cleancut_console.terminal import CannotWrite, Parser, Screen, complain, how_far, plain, require_folder, write_file
+from cleancut_leaf.terminal import CannotWrite, Parser, Screen, complain, how_far, plain, require_folder, write_file
 from interleavings.conformance.pages import explain
 from interleavings.errors import TraceUnreadable
 from interleavings.trace import read_document

@@ -229,7 +229,7 @@ def __getattr__(name: str) -> object:
     try:
         value: object = getattr(import_module(f".{module}", __name__), name)
     except ModuleNotFoundError as fault:
-        from cleancut_console.extras import with_its_extra
+        from cleancut_leaf.extras import with_its_extra
 
         raise with_its_extra(fault, f"{__name__}.{name}") from fault
     globals()[name] = value

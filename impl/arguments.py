@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from .barrier.cut import Cut
 from .errors import UsageError

@@ -20,7 +20,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from .accounts import Accounts, AccountsSnapshot
 from .arguments import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from .arguments import require_count, require_cut, require_integer, require_key, require_kind
 from .dataset_identity import Dataset, dataset_digest, same_dataset

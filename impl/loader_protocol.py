@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from .arguments import is_key
 from .errors import UsageError

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from .arguments import require_count, require_kind
 from .errors import InvariantViolated, UsageError

@@ -12,7 +12,7 @@ from __future__ import annotations
 from hashlib import sha256
 from math import isqrt
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 _ROUNDS = 8
 _WORD = (1 << 64) - 1

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from cleancut_console.extras import with_its_extra
+from cleancut_leaf.extras import with_its_extra
 
 from .barrier.arguments import seconds
 from .errors import UsageError

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from .arguments import require_count, require_group, require_items, require_key, require_kind, require_step
 from .errors import InvariantViolated

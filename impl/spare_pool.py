@@ -16,7 +16,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from .arguments import (
     require_count,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import torch
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from .errors import UsageError
 from .seen_out import seen_out

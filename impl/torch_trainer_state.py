@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from .errors import CheckpointCorrupt, CheckpointIncompatible, UsageError
 from .store.directory import DirectoryReader, DirectoryWriter

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import Dataset as MapDataset
 from torchdata.stateful_dataloader import StatefulDataLoader  # type: ignore[import-untyped, unused-ignore]
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from .arguments import require_count, require_cut, require_integer, require_kind
 from .dataset_identity import Dataset, dataset_digest

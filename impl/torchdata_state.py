@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from .errors import CheckpointCorrupt, CheckpointIncompatible
 from .loader import same_identity

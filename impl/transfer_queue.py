@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from cleancut_console.extras import with_its_extra
+from cleancut_leaf.extras import with_its_extra
 
 try:
     import torch

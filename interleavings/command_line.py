@@ -16,8 +16,8 @@ from typing import Any
 
 from rich.console import Console
 
-from cleancut_console.extras import why_missing
-from cleancut_console.terminal import (
+from cleancut_leaf.extras import why_missing
+from cleancut_leaf.terminal import (
     CannotWrite,
     Parser,
     Screen,
@@ -29,7 +29,7 @@ from cleancut_console.terminal import (
     require_writable,
     write_file,
 )
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from .errors import ExplorerUsageError, TraceUnreadable
 from .exploring import check_arguments, explore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from .errors import ExplorerUsageError
 from .source_text import literal, python_source, words

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from .counterexample import NO_PROGRESS, build_trace
 from .errors import Diverged, ExplorerUsageError, ForbiddenCall, SeenLate, Unwalkable, WorkerLost

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from .deadlock import HolderWatch, blocked_tasks
 from .describe import describe_choice

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 if TYPE_CHECKING:
     from interleavings.trace import Trace

@@ -12,7 +12,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from cleancut_console.terminal import (
+from cleancut_leaf.terminal import (
     CannotWrite,
     Parser,
     Screen,

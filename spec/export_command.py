@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from cleancut_console.terminal import write_file
+from cleancut_leaf.terminal import write_file
 
 from .catalogue import MACHINES, UnknownName, machine_named, scopes_named, variant_named, variants_named
 from .machine import Machine, ModelFault

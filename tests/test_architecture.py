@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("spec", "impl", "interleavings", "proofs", "cleancut", "cleancut_console")
-LEAF = "cleancut_console"
+PACKAGES = ("spec", "impl", "interleavings", "proofs", "cleancut", "cleancut_leaf")
+LEAF = "cleancut_leaf"
 LONGEST_FILE = 700
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "common", "misc"}
 
@@ -46,8 +46,8 @@ FOREIGN = (
     ("impl/*", {"msgspec"}, ANYWHERE, "strict JSON is its one dependency"),
     ("*/__main__.py", {"rich"}, ANYWHERE, "command lines print tables"),
     ("*/command_line.py", {"rich"}, ANYWHERE, "command lines print tables"),
-    ("cleancut_console/terminal.py", {"rich"}, ANYWHERE, "command lines show how far they are"),
-    ("cleancut_console/terminal.py", {"shtab"}, LAZILY, "completion for the shell, an extra"),
+    ("cleancut_leaf/terminal.py", {"rich"}, ANYWHERE, "command lines show how far they are"),
+    ("cleancut_leaf/terminal.py", {"shtab"}, LAZILY, "completion for the shell, an extra"),
     ("impl/inspection/plain_text.py", {"rich"}, ANYWHERE, "what was read from a disk, fit for a console"),
     ("impl/inspection/watch.py", {"rich"}, ANYWHERE, "a live table on a terminal; imported by the command line alone"),
     ("spec/counterexample.py", {"rich"}, ANYWHERE, "prints a trace as a numbered table"),
@@ -321,8 +321,8 @@ WRONG_TREE = {
     "impl/proper.py": "import logging\nlogger = logging.getLogger('cleancut.proper')\nlogger.info('print')\n",
     "impl/demo/child.py": "print('here')\n",
     "impl/utils.py": "",
-    "impl/counts.py": "from cleancut_console.words import counted\n",
-    "cleancut_console/words.py": "import impl\n",
+    "impl/counts.py": "from cleancut_leaf.words import counted\n",
+    "cleancut_leaf/words.py": "import impl\n",
     "spec/common/names.py": "",
     "cleancut/long.py": "pass\n" * 701,
     "cleancut/short.py": "pass\n" * 700,
@@ -346,7 +346,7 @@ def test_checker_finds_each_crossing(wrong_tree: Path) -> None:
         "impl/ledger.py:2 imports spec.cut",
         "interleavings/loop.py:3 imports impl.Ledger",
         "proofs/ownership.py:2 imports impl",
-        "cleancut_console/words.py:1 imports impl",
+        "cleancut_leaf/words.py:1 imports impl",
     ]
 
 

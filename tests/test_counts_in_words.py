@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cleancut_console.words import counted, none_valid
+from cleancut_leaf.words import counted, none_valid
 
 ROOT = Path(__file__).resolve().parents[1]
 SPOKEN = [path for package in ("impl", "interleavings") for path in sorted((ROOT / package).rglob("*.py"))]

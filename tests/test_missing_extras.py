@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cleancut_console.extras import EXTRAS, EXTRAS_OF_THE_LIBRARY
+from cleancut_leaf.extras import EXTRAS, EXTRAS_OF_THE_LIBRARY
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden" / "format-1" / "in_order"

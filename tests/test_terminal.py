@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from cleancut_console.terminal import WIDEST_HELP, WRONG_USE, Parser, how_far
+from cleancut_leaf.terminal import WIDEST_HELP, WRONG_USE, Parser, how_far
 
 ROOT = Path(__file__).parent.parent
 MODULES = ("spec", "interleavings", "proofs", "impl", "cleancut")

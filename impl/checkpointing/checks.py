@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from ..accounts import AccountsSnapshot
 from ..errors import CheckpointCorrupt, CheckpointIncompatible, CleancutError

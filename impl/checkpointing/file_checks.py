@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from ..rows_index import LENGTHS, OFFSETS, ROWS_FILES, ROWS_INDEX, VALUES, RowsIndex, key_of, part_of
 from ..store.manifest import Manifest

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from ..keys import Key
 from ..permutation import EpochOrder

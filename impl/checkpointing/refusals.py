@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from ..arguments import require_abilities, require_flag, require_kind, require_step
 from ..barrier import CheckpointBarrier, Unset

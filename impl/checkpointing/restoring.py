@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cleancut_console.words import none_valid
+from cleancut_leaf.words import none_valid
 
 from ..dataset_identity import same_dataset
 from ..errors import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatible, CheckpointNotFound

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from ..dataset_identity import same_dataset
 from ..errors import CheckpointCorrupt, CheckpointIncompatible

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from ..errors import UsageError
 from ..plane import Rows

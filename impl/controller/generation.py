@@ -20,7 +20,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from ..errors import UsageError
 from ..permits import Permit, PermitPool

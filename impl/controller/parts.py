@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from ..errors import UsageError
 from ..keys import GroupId

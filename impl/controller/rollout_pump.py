@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from ..errors import UsageError
 from ..ledger import Admission, LedgerEntry, Phase

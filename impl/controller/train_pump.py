@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from ..errors import InvariantViolated
 from ..plane import Rows

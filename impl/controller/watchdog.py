@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from ..errors import RunStalled
 from .parts import RunParts

@@ -13,8 +13,8 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from cleancut_console.terminal import how_far
-from cleancut_console.words import counted
+from cleancut_leaf.terminal import how_far
+from cleancut_leaf.words import counted
 
 from .audit import Audit, audit
 from .lives import Death, Event, Kill, LifeFailed, live, plan_kills

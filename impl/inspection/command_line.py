@@ -16,8 +16,8 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from cleancut_console.terminal import CannotWrite, Screen, complain, how_far, require_writable, write_file
-from cleancut_console.words import age_in_words, counted, size_in_words
+from cleancut_leaf.terminal import CannotWrite, Screen, complain, how_far, require_writable, write_file
+from cleancut_leaf.words import age_in_words, counted, size_in_words
 
 from ..checkpointing.ownership import OWNERS, Keys
 from ..errors import CleancutError, UsageError

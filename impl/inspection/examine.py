@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from ..checkpointing import documents as doc
 from ..checkpointing.checks import (

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from ..errors import UsageError
 from ..store.durable_file import remove_tree, replace_durably, write_durably

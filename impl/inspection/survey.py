@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from cleancut_console.words import counted, none_valid
+from cleancut_leaf.words import counted, none_valid
 
 from ..errors import UsageError
 from ..store import names

@@ -18,7 +18,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from cleancut_console.words import age_in_words, counted, size_in_words
+from cleancut_leaf.words import age_in_words, counted, size_in_words
 
 from ..checkpointing.ownership import OWNERS
 from ..errors import CleancutError, UsageError

@@ -11,7 +11,7 @@ A slot is a lease: see docs/leases.md. Imported by its own name alone; `import i
 
 from __future__ import annotations
 
-from cleancut_console.extras import with_its_extra
+from cleancut_leaf.extras import with_its_extra
 
 from ..leases import Fence, FenceOrder, Token
 

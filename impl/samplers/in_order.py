@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from ..arguments import require_count
 from ..errors import InvariantViolated

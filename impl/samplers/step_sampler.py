@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from ..arguments import require_count, require_cut, require_kind
 from ..errors import CheckpointCorrupt, CheckpointIncompatible, InvariantViolated, UsageError

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, TypeVar
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from ..errors import CheckpointCorrupt, CheckpointDamaged, CleancutError
 from . import names, strict_json

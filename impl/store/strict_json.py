@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from ..errors import CheckpointCorrupt, UsageError
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from ..errors import CheckpointIncompatible, UsageError
 from .files import Buffer

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from ..errors import CheckpointCorrupt
 from . import strict_json

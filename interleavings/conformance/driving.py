@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Protocol
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 from impl.errors import UsageError
 
 # Turns of the loop that a step gets before it counts as left waiting. Nothing here waits for time to pass.

@@ -15,7 +15,7 @@ from collections.abc import Coroutine, Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 from impl.errors import UsageError
 from impl.store import names
 from spec.cut import CutScope

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 from impl.barrier import CheckpointBarrier
 from impl.checkpointer import Checkpointer
 from impl.controller import Controller, ControllerConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 from impl.tracing import Event
 from spec.cut.scope import IN_ORDER
 from spec.cut.state import DROPPED, READY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 
 from .validating import NOT_SHOWN, Refusal, Validation
 

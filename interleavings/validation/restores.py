@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 from impl.tracing import Event
 from spec.cut import cut
 from spec.cut.scope import IN_ORDER, WEIGHT_FIFO, WINDOWED

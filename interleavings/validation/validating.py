@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from cleancut_console.words import counted
+from cleancut_leaf.words import counted
 from impl.errors import TraceUnreadable as LineUnreadable
 from impl.tracing import End, Event, Gap, Header, Torn, read_traces
 from spec.cut import cut
