@@ -43,8 +43,9 @@ from .errors import (
     WrongLoop,
 )
 from .keys import GroupId, Key
-from .ledger import Admission, Ledger, LedgerEntry, LedgerSnapshot, Phase
+from .ledger import Admission, Ledger, LedgerSnapshot
 from .loader import Batch, LoaderState, PromptLoader
+from .pending_groups import LedgerEntry, Phase
 
 if TYPE_CHECKING:
     from .buffer import ReplayBuffer

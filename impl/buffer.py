@@ -32,11 +32,11 @@ from .arguments import (
     require_text,
 )
 from .errors import CheckpointIncompatible, InvariantViolated, UsageError
-from .group_index import GroupIndex
+from .pending_groups import GroupIndex
 from .permits import Permit, PermitPool, require_permit
 from .plane import DataPlane, Rows
 from .slots import BufferSnapshot, Claim, Slot, checked_slots, require_balanced, require_slot
-from .wakeup import Wakeup
+from .waiting import Wakeup
 
 if TYPE_CHECKING:
     from .barrier import CheckpointBarrier, Cut

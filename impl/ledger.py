@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -36,35 +35,11 @@ from .arguments import (
 )
 from .errors import CheckpointCorrupt, InvariantViolated, UsageError
 from .keys import GroupId, Key
-from .pending_groups import PendingGroups
+from .pending_groups import LedgerEntry, PendingGroups, Phase
 from .slots import BufferSnapshot
 
 if TYPE_CHECKING:
     from .barrier import BarrierFrontEnd, Cut
-
-
-class Phase(StrEnum):
-    """Whether a pending group has passed the sampler's gate."""
-
-    RESERVED = "reserved"
-    ADMITTED = "admitted"
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerEntry:
-    """A pending group. Replaced, never changed, so that a snapshot is a table of references.
-
-    `step` is the stamp of its admission: None before it, and with a sampler that does not stamp. `attempt` counts the
-    generations that failed.
-    """
-
-    group: GroupId
-    key: Key
-    phase: Phase
-    admission: int
-    step: int | None = None
-    payload: object = None
-    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)

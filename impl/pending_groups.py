@@ -7,14 +7,65 @@ pass over all of them: a run may have more pending than it trains in an hour.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
 
-from .group_index import GroupIndex
 from .keys import GroupId, Key
 
-if TYPE_CHECKING:
-    from .ledger import LedgerEntry, Phase
+Name = TypeVar("Name")
+
+
+class Phase(StrEnum):
+    """Whether a pending group has passed the sampler's gate."""
+
+    RESERVED = "reserved"
+    ADMITTED = "admitted"
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """A pending group. Replaced, never changed, so that a snapshot is a table of references.
+
+    `step` is the stamp of its admission: None before it, and with a sampler that does not stamp. `attempt` counts the
+    generations that failed.
+    """
+
+    group: GroupId
+    key: Key
+    phase: Phase
+    admission: int
+    step: int | None = None
+    payload: object = None
+    attempt: int = 0
+
+
+class GroupIndex(Generic[Name]):
+    """The groups of each name. Whoever owns the records keeps it: no call here costs a pass over all groups."""
+
+    def __init__(self) -> None:
+        # Invariant none_empty: a name without groups has no entry, or the names of a long run would pile up.
+        self._groups: dict[Name, set[GroupId]] = {}
+
+    def add(self, name: Name, group: GroupId) -> None:
+        """Put a group under a name."""
+        self._groups.setdefault(name, set()).add(group)
+
+    def discard(self, name: Name, group: GroupId) -> None:
+        """Take a group from under a name, where it must be."""
+        groups = self._groups[name]
+        groups.remove(group)
+        if not groups:
+            del self._groups[name]
+
+    def of(self, name: Name) -> tuple[GroupId, ...]:
+        """The groups under a name, oldest first; none for a name that nothing has."""
+        return tuple(sorted(self._groups.get(name, ())))
+
+    def names(self) -> tuple[Name, ...]:
+        """The names that have groups. Costs a pass over them."""
+        return tuple(self._groups)
 
 
 class PendingGroups:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from .arguments import require_text
 from .errors import UsageError
-from .ledger import Phase
+from .pending_groups import Phase
 from .samplers import TransactionalSampler
 
 if TYPE_CHECKING:
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from .buffer import ReplayBuffer
     from .checkpointer import Checkpointer, HeldCounters, Restored
     from .keys import GroupId
-    from .ledger import Admission, Ledger, LedgerEntry
+    from .ledger import Admission, Ledger
     from .loader_protocol import Loader
+    from .pending_groups import LedgerEntry
     from .plane import Rows
     from .samplers import Sampler
     from .slots import Claim

@@ -10,8 +10,8 @@ import torch
 from cleancut_leaf.words import counted
 
 from .errors import UsageError
-from .seen_out import seen_out
 from .torch_cuda_device import current_streams, done_on
+from .waiting import wait_shielded
 
 Parts = Mapping[str, Mapping[str, torch.Tensor]]
 
@@ -32,7 +32,7 @@ async def copied_to_the_cpu(parts: Parts) -> Parts:
         return _copied(parts)
     before = _changes(parts)
     copying = asyncio.ensure_future(asyncio.to_thread(done_on, streams, lambda: _copied(parts)))
-    cancellation = await seen_out(copying)
+    cancellation = await wait_shielded(copying)
     copies = copying.result()
     if cancellation is not None:
         raise cancellation

@@ -12,11 +12,14 @@ before `StopIteration` gives an empty epoch, and a dataset of another length is 
 from __future__ import annotations
 
 import asyncio
+import functools
+import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch.utils.data import Dataset as MapDataset
 from torchdata.stateful_dataloader import StatefulDataLoader  # type: ignore[import-untyped, unused-ignore]
@@ -28,13 +31,15 @@ from .dataset_identity import Dataset, dataset_digest
 from .errors import CheckpointIncompatible, UsageError
 from .keys import Key
 from .loader import Batch, row_of
-from .thread_of_its_own import in_thread_of_its_own
 from .torch_loader_state import decode_state, encode_state
 from .torchdata_state import TorchdataLoaderState, check_place
 
 if TYPE_CHECKING:
     from .barrier import Cut
     from .barrier.cut import Named
+
+
+T = TypeVar("T")
 
 
 class Indexed(MapDataset[tuple[int, Any]]):
@@ -126,7 +131,7 @@ class TorchdataPromptLoader:
         """
         while not self._enough(self.batch_size):
             if self._drawing is None:
-                self._drawing = in_thread_of_its_own(self._draw)
+                self._drawing = _in_own_thread(self._draw)
                 self._drawing.add_done_callback(self._take_drawn)
             await asyncio.shield(self._drawing)
 
@@ -356,3 +361,29 @@ def _described(batch: object) -> str:
     if isinstance(batch, list | tuple) and batch:
         return f"a {type(batch).__name__} of {len(batch)}, the first a {type(batch[0]).__name__}: {batch[0]!r:.80}"
     return f"a {type(batch).__name__}: {batch!r:.80}"
+
+
+def _in_own_thread(work: Callable[[], T]) -> asyncio.Future[T]:
+    """Run `work` in a thread that belongs to no executor; a future of the running loop.
+
+    torchdata forks its workers in the thread that asks for a batch. A process that is forked from an executor's thread
+    fails at its end: the interpreter waits for all threads of executors, so for the one that is left. The thread is a
+    daemon: it keeps no program from ending.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def run() -> None:
+        settle: Callable[[], None]
+        try:
+            result = work()
+        except BaseException as error:
+            settle = functools.partial(future.set_exception, error)
+        else:
+            settle = functools.partial(future.set_result, result)
+        # A loop that is closed has nobody who waits.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(lambda: None if future.done() else settle())
+
+    threading.Thread(target=run, name="cleancut-data", daemon=True).start()
+    return future

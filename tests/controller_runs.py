@@ -21,7 +21,7 @@ from impl.loader import PromptLoader
 from impl.samplers import InOrderSampler, Sampler
 from impl.tensor_plane import TensorPlane
 from impl.trainer_state import TrainerState
-from impl.wakeup import Wakeup
+from impl.waiting import Wakeup
 
 GENERATIONS = 2
 

@@ -33,8 +33,9 @@ from impl.controller.rollout_pump import RolloutPump
 from impl.controller.saves import SaveFailures, SaveSchedule
 from impl.controller.supervisor import Supervisor
 from impl.controller.train_pump import TrainPump
-from impl.ledger import Ledger, Phase
+from impl.ledger import Ledger
 from impl.loader import PromptLoader
+from impl.pending_groups import Phase
 from impl.permits import Permit
 from impl.samplers.step_sampler import StepSampler
 from impl.slots import Claim

@@ -35,7 +35,7 @@ from impl.checkpointing.checks import CHECKS, Checked, first_problem
 from impl.checkpointing.restoring import read_documents
 from impl.checkpointing.validation import Documents
 from impl.errors import CheckpointCorrupt, CheckpointIncompatible, CleancutError, InvariantViolated, UsageError
-from impl.ledger import Phase
+from impl.pending_groups import Phase
 from impl.store.posix_files import PosixFiles
 from impl.store.reader import CheckpointReader
 

@@ -18,7 +18,7 @@ from impl.errors import (
     InvariantViolated,
     UsageError,
 )
-from impl.ledger import Phase
+from impl.pending_groups import Phase
 from impl.samplers import WindowedSampler
 
 

@@ -15,7 +15,7 @@ from impl.errors import (
     CheckpointDamaged,
     CheckpointNotFound,
 )
-from impl.ledger import Phase
+from impl.pending_groups import Phase
 from impl.samplers import WindowedSampler
 
 

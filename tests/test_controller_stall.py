@@ -17,7 +17,7 @@ from impl.checkpointer import Checkpointer
 from impl.controller import GenerationRequest, TrainBatch
 from impl.errors import DrainTimeout, RunStalled
 from impl.samplers import InOrderSampler
-from impl.wakeup import Wakeup
+from impl.waiting import Wakeup
 
 
 @pytest.mark.parametrize("lookahead", [0, 1])

@@ -31,9 +31,8 @@ from impl import (
     Slot,
     SparePool,
 )
-from impl.group_index import GroupIndex
 from impl.loader import Batch
-from impl.pending_groups import PendingGroups
+from impl.pending_groups import GroupIndex, PendingGroups
 
 Operation = tuple[str, int, int, int]
 

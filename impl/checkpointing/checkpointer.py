@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Literal
 from ..accounts import AccountsSnapshot
 from ..barrier import UNSET, CheckpointBarrier, Unset
 from ..errors import CheckpointNotFound, UsageError
-from ..seen_out import seen_out
 from ..store.checkpoint_store import CheckpointStore, Draft
 from ..store.files import Files
 from ..store.lock import WriterIdentity
 from ..store.manifest import AcceptedDataset, Identity, Kind
 from ..store.posix_files import PosixFiles
 from ..store.retention import UNNAMED
+from ..waiting import wait_shielded
 from .artifacts import bind_to_loader, check_savable, identity_of, identity_with_steps, name_run
 from .capture import Anchor, Captured, CapturedTrainer, read_cut
 from .participants import (
@@ -232,7 +232,7 @@ class Checkpointer:
         if trainer is not None:
             # Whoever is cancelled may go on with training, which must not change what is still being copied.
             pending.asked_for = True
-            cancellation = await seen_out(staged)
+            cancellation = await wait_shielded(staged)
             pending.asked_for = False
             if cancellation is not None:
                 raise cancellation

@@ -23,9 +23,10 @@ from cleancut_leaf.words import counted
 from ..accounts import AccountsSnapshot
 from ..errors import CheckpointCorrupt, CheckpointIncompatible, CleancutError
 from ..keys import Key
-from ..ledger import LedgerSnapshot, Phase
+from ..ledger import LedgerSnapshot
 from ..loader import LoaderState
 from ..loader import check_place as check_place_of_a_prompt_loader
+from ..pending_groups import Phase
 from ..samplers import InOrderSampler, ReadyFirstSampler, SamplerState, WeightFifoSampler, WindowedSampler
 from ..samplers.step_sampler import check_counts as check_counts_of_a_sampler
 from ..store import strict_json

@@ -12,7 +12,8 @@ from types import MappingProxyType
 from ..accounts import AccountsSnapshot
 from ..errors import CheckpointCorrupt
 from ..keys import Key
-from ..ledger import LedgerEntry, LedgerSnapshot, Phase
+from ..ledger import LedgerSnapshot
+from ..pending_groups import LedgerEntry, Phase
 from ..spare_pool import Spare
 from ..store import strict_json
 from . import documents as doc

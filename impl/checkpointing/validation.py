@@ -18,8 +18,8 @@ from cleancut_leaf.words import counted
 from ..dataset_identity import same_dataset
 from ..errors import CheckpointCorrupt, CheckpointIncompatible
 from ..keys import GroupId
-from ..ledger import Phase
 from ..loader import LoaderState
+from ..pending_groups import Phase
 from ..store.manifest import Identity, Manifest
 from . import documents as doc
 

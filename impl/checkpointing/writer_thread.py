@@ -8,7 +8,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from ..barrier import Unset
-from ..seen_out import seen_out
+from ..waiting import wait_shielded
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class WriterThread:
 
     async def see_out(self, job: Callable[[], T]) -> T:
         """Run `job`, and wait for its end through every cancellation; none of them passes out."""
-        return await self._run(job, seen_out)
+        return await self._run(job, wait_shielded)
 
     async def _run(self, job: Callable[[], T], wait: Callable[[asyncio.Future[Any]], Awaitable[object]]) -> T:
         while self._running is not None and not self._running.done():

@@ -14,11 +14,12 @@ from ..checkpointing.artifacts import identity_of, run_identity
 from ..checkpointing.checkpointer import Checkpointer
 from ..checkpointing.refusals import require_trainer
 from ..errors import CheckpointNotFound, UsageError
-from ..ledger import Ledger, Phase
+from ..ledger import Ledger
 from ..loader_protocol import Loader
+from ..pending_groups import Phase
 from ..samplers import Sampler
-from ..seen_out import seen_out
 from ..spare_pool import SparePool
+from ..waiting import wait_shielded
 from .callables import UserFunction
 from .config import ControllerConfig
 from .generation import Generation
@@ -215,7 +216,7 @@ class Controller:
         cancellation: asyncio.CancelledError | None = None
         while True:
             task = asyncio.get_running_loop().create_task(phase(), name=name)
-            cancellation = await seen_out(task) or cancellation
+            cancellation = await wait_shielded(task) or cancellation
             if not task.cancelled():
                 return task.exception(), cancellation
 

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from cleancut_leaf.words import counted
 
 from ..errors import UsageError
-from ..ledger import Admission, LedgerEntry, Phase
+from ..ledger import Admission
 from ..loader_protocol import checked_batch
+from ..pending_groups import LedgerEntry, Phase
 from ..samplers import TransactionalSampler
 from ..steps import commit_admission
 from .generation import Generation

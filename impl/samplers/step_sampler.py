@@ -15,7 +15,7 @@ from cleancut_leaf.words import counted
 
 from ..arguments import require_count, require_cut, require_kind
 from ..errors import CheckpointCorrupt, CheckpointIncompatible, InvariantViolated, UsageError
-from ..wakeup import Wakeup
+from ..waiting import Wakeup
 from .protocol import Occupants, SamplerState, SlotView
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from concurrent.futures import Executor, Future
 from typing import Any
 
 from impl import CheckpointBarrier, Checkpointer, CleancutError, Controller, ControllerConfig, PendingSave
-from impl.ledger import Admission, Phase
+from impl.ledger import Admission
+from impl.pending_groups import Phase
 from spec.cut import CutScope, cut
 
 from ..follower import Coverage

@@ -18,7 +18,7 @@ from impl.keys import GroupId
 from impl.loader import PromptLoader
 from impl.samplers import InOrderSampler, Sampler, SamplerState
 from impl.samplers.protocol import Occupants, SlotView
-from impl.wakeup import Wakeup
+from impl.waiting import Wakeup
 from spec.cut import CutScope
 
 from ..errors import Violation

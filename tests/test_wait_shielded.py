@@ -9,13 +9,13 @@ from controller_runs import Record, each_once, new_controller, settled_keys
 from loop_turns import turns
 
 from impl.controller.callables import UserFunction
-from impl.seen_out import seen_out
+from impl.waiting import wait_shielded
 
 Outcomes = list[asyncio.CancelledError | None]
 
 
 async def waiting_for(future: asyncio.Future[Any], outcomes: Outcomes) -> None:
-    outcomes.append(await seen_out(future))
+    outcomes.append(await wait_shielded(future))
 
 
 @pytest.mark.parametrize("end", ["result", "error", "cancelled"])

@@ -1,14 +1,15 @@
-"""A broadcast for asyncio: whoever waits now runs again, nobody is handed anything.
+"""Two ways to wait in asyncio: for the next change, and for something that must not be left alone.
 
-Every wait of the library for "something changed" goes through this one class. A waiter looks at the state itself after
-each wake-up, so a wake-up spent on a waiter that is being cancelled costs nothing: the state it announced is still
-there for the next one to see. `asyncio.Condition` gives a notification to one waiter and loses it when that waiter is
-cancelled in the same turn (CPython 3.11 and 3.12), and `asyncio.Event` has to be cleared by somebody.
+Every wait of the library for "something changed" goes through `Wakeup`. A waiter looks at the state itself after each
+wake-up, so a wake-up spent on a waiter that is being cancelled costs nothing: the state it announced is still there for
+the next one to see. `asyncio.Condition` gives a notification to one waiter and loses it when that waiter is cancelled
+in the same turn (CPython 3.11 and 3.12), and `asyncio.Event` has to be cleared by somebody.
 """
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 
 class Wakeup:
@@ -49,3 +50,20 @@ class Wakeup:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+
+async def wait_shielded(future: asyncio.Future[Any]) -> asyncio.CancelledError | None:
+    """Wait until `future` is done, whoever cancels the caller meanwhile; return the last cancellation, to be raised.
+
+    A future that failed or was cancelled raises nothing here: the caller asks it how it ended. A caller that gives the
+    future up must ask too, or asyncio reports its error as never retrieved.
+    """
+    cancellation = None
+    while not future.done():
+        try:
+            # `wait` and neither `await future`, which a cancellation here would reach, nor `shield`, whose
+            # CancelledError may be that of the future as well as the caller's.
+            await asyncio.wait((future,))
+        except asyncio.CancelledError as error:
+            cancellation = error
+    return cancellation
