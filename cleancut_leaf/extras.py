@@ -31,13 +31,14 @@ def why_missing(fault: ImportError) -> str | None:
 
 
 def with_its_extra(fault: ModuleNotFoundError, part: str) -> ModuleNotFoundError:
-    """The error to be raised from this one: `part` of the library needs a package. Unchanged where no extra has it."""
+    """The error to be raised from this one: `part` needs a package. Unchanged where it is none of an extra."""
     package = _package(fault)
-    if package not in EXTRAS_OF_THE_LIBRARY:
+    extras = EXTRAS_OF_THE_LIBRARY if part.partition(".")[0] == "impl" else EXTRAS
+    if package not in extras:
         return fault
     return ModuleNotFoundError(
         f"{part} needs the package {package}, which is not installed. Install it with: "
-        f"pip install 'cleancut[{EXTRAS_OF_THE_LIBRARY[package]}]'",
+        f"pip install 'cleancut[{extras[package]}]'",
         name=fault.name,
     )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spec.catalogue import machine_named
-from spec.counterexample import TraceStale
+from spec.counterexample import TraceStale as TraceStale
 from spec.counterexample import replay as walk
 from spec.machine import Action, Machine, ModelFault
 from spec.model import Model

@@ -37,20 +37,6 @@ different are the same up to their numbers, so where the two choose differently 
 | `prompts.py` | the machine's number of each group and key |
 """
 
-from .barrier import BarrierTasks as BarrierTasks
-from .barrier import barrier_model as barrier_model
-from .barrier import follow_barrier as follow_barrier
-from .barrier import follow_silent_barrier as follow_silent_barrier
-from .barrier import with_cancellation as with_cancellation
-from .cut import Saves as Saves
-from .cut import cut_model as cut_model
-from .cut import follow_cut as follow_cut
-from .cut import follow_silent_cut as follow_silent_cut
-from .images import image_of_files as image_of_files
-from .images import image_of_machine as image_of_machine
-from .images import owners_of_files as owners_of_files
-from .images import restored_state as restored_state
-from .prompts import Prompts as Prompts
-from .vocabulary import BARRIER_EVENTS as BARRIER_EVENTS
-from .vocabulary import CUT_EVENTS as CUT_EVENTS
-from .vocabulary import FIGURE_EVENTS as FIGURE_EVENTS
+from cleancut_leaf.public import names_in_stub
+
+__getattr__, __dir__, __all__ = names_in_stub(__name__, __file__)

@@ -26,8 +26,6 @@ do more than the machine, which has no word for it, that is said where it is all
 - a rollout snapshot may be skipped where the machine would take it: a new process knows of no anchor.
 """
 
-from impl.errors import TraceUnreadable as TraceUnreadable
+from cleancut_leaf.public import names_in_stub
 
-from .validating import Refusal as Refusal
-from .validating import Validation as Validation
-from .validating import validate as validate
+__getattr__, __dir__, __all__ = names_in_stub(__name__, __file__)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from impl.errors import TraceUnreadable
+from impl.errors import TraceUnreadable as TraceUnreadable
 from impl.tracing import Event, Header
 
 from .saves import Images
