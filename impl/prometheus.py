@@ -29,13 +29,13 @@ except ModuleNotFoundError as missing:
 
 if TYPE_CHECKING:
     from .barrier import CheckpointBarrier, Durations
-    from .buffer import ReplayBuffer
-    from .checkpointer import Checkpointer
+    from .checkpoint.checkpointer import Checkpointer
     from .controller import Controller
     from .controller.progress import Progress
     from .controller.saves import SaveFailures
-    from .ledger import Ledger
-    from .permits import PermitPool
+    from .run.buffer import ReplayBuffer
+    from .run.ledger import Ledger
+    from .run.permits import PermitPool
 
 logger = logging.getLogger("cleancut.prometheus")
 

@@ -1,7 +1,7 @@
 """The public names of `proofs`, written down once."""
 
-from .discharging import Proved as Proved
-from .discharging import Refuted as Refuted
-from .discharging import Unknown as Unknown
-from .discharging import discharge as discharge
-from .obligations import obligations_of as obligations_of
+from .solver.discharging import Proved as Proved
+from .solver.discharging import Refuted as Refuted
+from .solver.discharging import Unknown as Unknown
+from .solver.discharging import discharge as discharge
+from .solver.obligations import obligations_of as obligations_of

@@ -7,7 +7,7 @@ from cleancut_leaf.terminal import ended
 
 def command() -> int:
     """Load the command line, which may lack a package, and run it."""
-    from .command_line import main
+    from .command.command_line import main
 
     return main()
 

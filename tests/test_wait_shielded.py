@@ -8,7 +8,7 @@ import pytest
 from controller_runs import Record, each_once, new_controller, settled_keys
 from loop_turns import turns
 
-from impl.controller.callables import UserFunction
+from impl.controller import UserFunction
 from impl.waiting import wait_shielded
 
 Outcomes = list[asyncio.CancelledError | None]

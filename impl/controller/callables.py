@@ -18,7 +18,7 @@ from typing import Any
 from cleancut_leaf.words import counted
 
 from ..errors import UsageError
-from ..plane import Rows
+from ..rows.plane import Rows
 from ..waiting import wait_shielded
 
 

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 from cleancut_leaf.words import counted
 
 from ..errors import UsageError
-from ..permits import Permit, PermitPool
-from ..plane import Rows
+from ..rows.plane import Rows
+from ..run.permits import Permit, PermitPool
 from .callables import UserFunction, check_rows
 from .parts import RunParts
 from .replacement import Replacement

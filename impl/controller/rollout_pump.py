@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from cleancut_leaf.words import counted
 
 from ..errors import UsageError
-from ..ledger import Admission
-from ..loader_protocol import checked_batch
-from ..pending_groups import LedgerEntry, Phase
-from ..samplers import TransactionalSampler
+from ..loaders.protocol import checked_batch
+from ..run.ledger import Admission
+from ..run.pending_groups import LedgerEntry, Phase
+from ..run.samplers import TransactionalSampler
 from ..steps import commit_admission
 from .generation import Generation
 from .parts import RunParts
@@ -27,7 +27,7 @@ from .replacement import Replacement
 if TYPE_CHECKING:
     from ..barrier import Cut
     from ..keys import GroupId
-    from ..loader import Batch
+    from ..loaders.prompt_loader import Batch
 
 
 class RolloutPump:

@@ -19,7 +19,7 @@ from rich.table import Table
 from cleancut_leaf.terminal import CannotWrite, Screen, complain, how_far, require_writable, write_file
 from cleancut_leaf.words import age_in_words, counted, size_in_words
 
-from ..checkpointing.ownership import OWNERS, Keys
+from ..checkpoint.ownership import OWNERS, Keys
 from ..errors import CleancutError, UsageError
 from ..store import names
 from ..store.files import Handle

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from cleancut_leaf.words import age_in_words, counted, size_in_words
 
-from ..checkpointing.ownership import OWNERS
+from ..checkpoint.ownership import OWNERS
 from ..errors import CleancutError, UsageError
 from ..store.posix_files import PosixFiles
 from .examine import Examined
