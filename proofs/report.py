@@ -27,8 +27,8 @@ INTRODUCTION = """# proofs: for any size
 
 `python -m proofs` discharges every obligation with z3, from the same text that `spec` enumerates: an action is called
 once on symbols, and the expression graph becomes z3 terms (`solver/terms.py`). There is no second encoding of the
-protocol, and a test evaluates the terms on every explored edge of the smaller scopes and on samples of larger ones: each
-edge satisfies them, nothing else does.
+protocol, and a test evaluates the terms on every explored edge of the smaller scopes and on samples of larger ones:
+each edge satisfies them, nothing else does.
 `--quick` leaves out what is checked within bounds only; `--json FILE` writes all outcomes.
 
 Any number of writers, checkpoints, prompts, batches, batch sizes, epochs, failures, spares, saves, snapshots, crashes
@@ -41,8 +41,8 @@ somebody can go on, an action counts only in the scopes that have it.
 - `Refuted`: a small state, not necessarily a reachable one, and a step, with everything written out, counts included.
 - `Unknown`: neither; never a pass (exit 3).
 - A count over a set of any size is an unknown integer, the same one wherever the same thing is counted. Where a proof
-  needs more it states laws that hold of every finite count or sum (`solver/counting.py`); a test compares them with true
-  ones.
+  needs more it states laws that hold of every finite count or sum (`solver/counting.py`); a test compares them with
+  true ones.
 - What is lost without a conjunct is shown by a refutation, never by an unknown. A conjunct that follows from others by
   counting, and a lemma on orders, no true state can refute: there it is a count that the laws allow and no set has, or
   an order that goes round in a circle.
