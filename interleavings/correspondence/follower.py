@@ -215,7 +215,7 @@ class Follower:
             raise Violation(
                 "refinement",
                 f"the implementation emitted {event}, which the machine {self.name!r} neither follows nor ignores; "
-                "name the event in interleavings/refinement.py",
+                "name the event in interleavings/correspondence/refinement/",
             )
         self.history.append(event)
         path = rule(event, self.state)
