@@ -106,6 +106,8 @@ def limits(tree: ast.Module) -> Iterator[tuple[str, float, int]]:
         return float(node.value) if plain else None  # type: ignore[attr-defined]
 
     for node in ast.walk(tree):
+        if not isinstance(node, ast.expr):
+            continue
         given: list[tuple[str, ast.expr]] = []
         if isinstance(node, ast.Call):
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
