@@ -24,6 +24,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from time import perf_counter
 from typing import Any
+from unittest import mock
 
 import torch
 from parts.figures import Row, at_least, at_most, only_shown, options_of, reported
@@ -40,6 +41,7 @@ from parts.store_peers import (
 from parts.store_situation import Situation, SlowFiles, rows
 
 from impl import TorchTrainerState
+from impl.checkpoint.publication import Publication
 
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -121,6 +123,7 @@ async def durable(effort: Effort, place: Path) -> list[Row]:
         "the same, each byte digested": write_digested,
     }
     ours: list[float] = []
+    unasked: list[float] = []
     theirs: dict[str, list[float]] = {name: [] for name in peers}
     for _ in range(2):  # after these two the disk space and the pages of an older checkpoint are used again
         await run.checkpointer.save()
@@ -129,6 +132,11 @@ async def durable(effort: Effort, place: Path) -> list[Row]:
         begin = perf_counter()
         await run.checkpointer.save()
         ours.append(perf_counter() - begin)
+        os.sync()
+        with mock.patch.object(Publication, "_require_restorable", return_value=None):
+            begin = perf_counter()
+            await run.checkpointer.save()
+            unasked.append(perf_counter() - begin)
         for name, peer in peers.items():
             with tempfile.TemporaryDirectory(dir=place) as fresh:
                 os.sync()
@@ -145,6 +153,10 @@ async def durable(effort: Effort, place: Path) -> list[Row]:
     plain, least, digested = "torch.save + fsync", *tuple(peers)[3:]
     return [
         only_shown(f"save to durable, {size}, digests included (s)", statistics.median(ours)),
+        only_shown(
+            "save to durable against one that does not ask whether a restore would take it (x)",
+            statistics.median(one / other for one, other in zip(ours, unasked, strict=True)),
+        ),
         *(only_shown(f"{name}, {size} (s)", statistics.median(seconds)) for name, seconds in theirs.items()),
         *(
             at_least(f"save to durable against {name} (x faster)", ratio(name, ours), bound)

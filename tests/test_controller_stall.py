@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from controller_runs import Record, each_once, new_controller, settled_keys
 from jumping_clock import run_in_virtual_time
-from loop_turns import until
+from loop_turns import HANG_SECONDS, until
 
 from impl import DrainTimeout, RunStalled
 from impl.barrier import CheckpointBarrier, Cut
@@ -24,7 +24,7 @@ from impl.waiting import Wakeup
 async def test_case_B19_waiting_at_the_gate_holds_no_section(tmp_path: Path, lookahead: int) -> None:
     """The gate opens only after the trainer's save, which waits for the sections: also at the last step."""
     record = Record()
-    barrier = CheckpointBarrier(drain_timeout=60.0, trace=record.trace)
+    barrier = CheckpointBarrier(drain_timeout=HANG_SECONDS, trace=record.trace)
     controller = new_controller(
         tmp_path, record, prompts=6, batch_size=1, barrier=barrier, sampler=InOrderSampler(lookahead)
     )

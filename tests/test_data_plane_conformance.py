@@ -268,7 +268,7 @@ async def test_a_run_is_saved_and_resumed(make: Making, tmp_path: Path) -> None:
         trained.extend(int(group.rows["row"][0]) for group in batch)
 
     for steps in (2, None):
-        barrier, plane = CheckpointBarrier(drain_timeout=20), make()
+        barrier, plane = CheckpointBarrier(drain_timeout=HANG_SECONDS), make()
         controller = Controller(
             loader=PromptLoader(list(range(11)), batch_size=2, seed=0),
             generate=generate,

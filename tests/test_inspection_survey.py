@@ -354,3 +354,29 @@ async def test_an_interruption_says_how_far_it_had_come(
     monkeypatch.setattr("impl.inspection.survey.examine", interrupt)
     assert main(["fsck", str(root)]) == 130
     assert "interrupted while step_1-2, 1 of 2 was looked at" in capsys.readouterr().err
+
+
+async def test_case_G12_of_a_leftover_is_said_what_the_next_save_does_with_it(root: Path, tmp_path: Path) -> None:
+    """The text promised that all of them go; a whole copy that somebody put under such a name stays."""
+    strangers = {".staging-9-copy", ".deleting-step_7-7"}
+    for name in strangers:
+        shutil.copytree(root / "step_0-1", root / name, symlinks=True)
+    writers = {".staging-9-other", ".deleting-step_0-9"}
+    for name in writers:
+        (root / name).mkdir()
+        (root / name / "file").write_bytes(b"12345")
+    _, found = fsck(root, tmp_path)
+    said = {
+        name for name in strangers | writers for notice in found["notices"] if notice.startswith(f"{name} is named")
+    }
+    assert said == strangers
+    assert "2 leftovers of a save that did not end; the next save removes what is left." in found["notices"]
+    run = Run(root)
+    await run.checkpointer.restore()
+    await run.checkpointer.save()
+    await run.checkpointer.close()
+    there = {path.name for path in root.iterdir()}
+    assert there & (strangers | writers) == strangers
+    _, found = fsck(root, tmp_path)
+    assert not any("the next save removes" in notice for notice in found["notices"])
+    assert sum("no save removes it" in notice for notice in found["notices"]) == len(strangers)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from conftest import SUPPORTED_PYTHONS, find_python
+from progress import output_while_it_moves
 
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENTS = ROOT / "build" / "other-python"
@@ -101,7 +102,7 @@ def python(request: pytest.FixtureRequest) -> Path:
 
 
 def output_of(python: Path, *what: str) -> str:
-    """What pytest prints under an interpreter. Each of its tests has the limit for hangs that every test has."""
+    """What pytest prints under an interpreter, a line a test; it may take as long as it likes while it goes on."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PYTHON"))}
     # The plugin of the explorer is loaded by name: the project itself is not installed there, only looked at.
     options = ["-v", "-rs", "--tb=short", "-p", "no:cacheprovider", "-p", "interleavings.pytest_plugin"]
@@ -113,10 +114,7 @@ def output_of(python: Path, *what: str) -> str:
         stderr=subprocess.STDOUT,
         text=True,
     )
-    try:
-        return process.communicate()[0]
-    finally:
-        process.kill()
+    return output_while_it_moves(process)
 
 
 @pytest.mark.parametrize("group", GROUPS)

@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 from inspection_damage import every_kind, replaced, seal
 from run_situations import Run
+from traced_runs import TracedRun
 
 from impl import AccountsSnapshot, CheckpointCorrupt, CleancutError
 from impl.checkpoint import HandedOut, Span, balance, ownership
@@ -30,8 +31,8 @@ from impl.inspection.survey import survey
 from impl.loaders import EpochOrder
 from impl.run import CHUNK
 from impl.store import PosixFiles, TensorRecord, stored_form, strict_json
+from interleavings.correspondence.validation import Filling, validate
 from interleavings.correspondence.validation import HandedOut as HandedOutInTrace
-from interleavings.correspondence.validation import validate
 from interleavings.errors import TraceUnreadable as ScheduleUnreadable
 from interleavings.runtime import read_document
 
@@ -42,6 +43,8 @@ MEMORY_A_BYTE = 60
 LOOKS = 1024
 LINES_IN_ANY_CASE = 200 * LOOKS
 MEMORY_IN_ANY_CASE = 8 << 20
+#: Lines for each event and each prompt that is pending then, in a trace.
+LOOKS_AT_A_PENDING_PROMPT = 8
 
 
 class Cost:
@@ -432,6 +435,65 @@ def test_case_G04_a_restore_in_a_trace_is_followed_at_the_price_of_what_it_names
             result = validate([restored_trace(tmp_path / "trace.jsonl", **changed)])
         assert why in (result.refusal.why if result.refusal else ""), (changed, result.refusal)
     assert HandedOutInTrace(2**28).again((0, 2**28 - 1)) is False
+
+
+def long_trace(path: Path, batches: int) -> int:
+    """A trace of batches that are handed out, admitted and dispatched, and none of them trained; how many events."""
+    events: list[tuple[str, dict[str, Any]]] = []
+
+    def in_a_slot(*inside: tuple[str, dict[str, Any]]) -> None:
+        section = {"section": len(events), "task": "a", "kind": "m"}
+        events.extend([("request_slot", section), ("enter_slot", section), *inside, ("leave_slot", section)])
+
+    for batch in range(batches):
+        groups = [2 * batch, 2 * batch + 1]
+        fields = {"admission": batch, "keys": [[0, row] for row in groups], "groups": groups, "reason": None}
+        in_a_slot(("reserve_batch", fields))
+        in_a_slot(
+            ("pass_gate", {"admission": batch}),
+            ("commit_admission", {"admission": batch, "groups": groups, "step": batch}),
+        )
+        in_a_slot(*[("dispatch", {"group": group}) for group in groups])
+    header = restored_trace(path).read_text().splitlines()[0]
+    lines = [
+        json.dumps({"record": "event", "number": number, "monotonic": 1.0, "wall": 1.0, "action": action,
+                    "task": "a" if "section" not in said else None, "fields": said})
+        for number, (action, said) in enumerate(events)
+    ]  # fmt: skip
+    path.write_text("\n".join([header, *lines]) + "\n")
+    return len(events)
+
+
+def lines_to_follow(path: Path) -> int:
+    with counted_lines() as cost:
+        result = validate([path])
+    assert result.verdict == "holds", result.document()
+    return cost.lines
+
+
+def test_case_G03_a_trace_with_many_pending_is_followed_at_a_few_looks_at_each_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reservation asked at every prompt whether the batch is short, and each answer counted all of them."""
+    path = tmp_path / "trace.jsonl"
+    looks = []
+    for batches in (20, 40, 80):
+        events = long_trace(path, batches)
+        looks.append(lines_to_follow(path) / (events * 2 * batches))
+    assert max(looks) < LOOKS_AT_A_PENDING_PROMPT, looks
+    monkeypatch.setattr(Filling, "_reserve", lambda filling: filling._protocol.take("reserve_batch"))
+    events = long_trace(path, 80)
+    assert lines_to_follow(path) / (events * 160) > LOOKS_AT_A_PENDING_PROMPT, "the count notices what it is for"
+
+
+def test_case_G03_a_longer_run_costs_as_much_for_each_event_where_no_more_is_pending(tmp_path: Path) -> None:
+    """What is pending is bounded by the buffer; the length of the log is not."""
+    path, costs = tmp_path / "trace.jsonl", []
+    for prompts in (16, 32, 64):
+        path.unlink(missing_ok=True)
+        TracedRun(path, prompts=prompts, batch_size=2).run_to_the_end()
+        costs.append(lines_to_follow(path) / path.read_bytes().count(b"\n"))
+    assert max(costs) < 1.3 * min(costs), costs
 
 
 @pytest.mark.parametrize("number", ["1" * 5000, "[" * 100_000])

@@ -37,7 +37,7 @@ class Parts:
     """The parts of one run of five prompts, two a step."""
 
     def __init__(self, sampler: Sampler | None = None, capacity: int = 4) -> None:
-        self.barrier = CheckpointBarrier(drain_timeout=5)
+        self.barrier = CheckpointBarrier(drain_timeout=HANG_SECONDS)
         self.ledger = Ledger(self.barrier)
         self.loader = PromptLoader(list(range(5)), 2, seed=0)
         self.sampler = sampler or InOrderSampler(lookahead=0)
@@ -86,7 +86,7 @@ async def test_a_checkpoint_opens_while_the_gate_is_waited_for() -> None:
     parts = Parts()
     await parts.admitted()
     waiting = await waits(steps.admit(parts.ledger, parts.sampler, await parts.reserved(), 2))
-    async with parts.barrier.checkpoint(timeout=1) as cut:
+    async with parts.barrier.checkpoint(timeout=HANG_SECONDS) as cut:
         saved = parts.ledger.snapshot(cut, ()).entries.values()
         assert [entry.phase for entry in saved][2:] == [Phase.RESERVED] * 2
     await parts.passed()
@@ -99,7 +99,7 @@ async def test_a_checkpoint_opens_while_a_permit_is_waited_for() -> None:
     first, second = (await parts.admitted()).groups
     await steps.dispatch(parts.ledger, parts.buffer, first, 0)
     waiting = await waits(steps.dispatch(parts.ledger, parts.buffer, second, 0))
-    async with parts.barrier.checkpoint(timeout=1):
+    async with parts.barrier.checkpoint(timeout=HANG_SECONDS):
         pass
     await steps.commit(parts.ledger, parts.buffer, first, ROWS)
     async with parts.barrier.mutation("evictions") as cut:
@@ -116,7 +116,7 @@ async def test_a_checkpoint_opens_while_a_step_is_waited_for() -> None:
         await steps.dispatch(parts.ledger, parts.buffer, group, 0)
     waiting = await waits(steps.claim(parts.buffer, parts.sampler, 0, parts.loader))
     await steps.commit(parts.ledger, parts.buffer, groups[0], ROWS)
-    async with parts.barrier.checkpoint(timeout=1):
+    async with parts.barrier.checkpoint(timeout=HANG_SECONDS):
         pass
     assert not waiting.done(), "one of two is no step"
     await steps.commit(parts.ledger, parts.buffer, groups[1], ROWS)

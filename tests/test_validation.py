@@ -6,6 +6,8 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,9 @@ from impl import (
 from impl.tracing import FIELDS
 from interleavings.command_line import main
 from interleavings.correspondence.refinement import FIGURE_EVENTS
-from interleavings.correspondence.validation import Validation, validate
+from interleavings.correspondence.validation import Protocol, Validation, validate
+from spec.machines.cut.state import slots_enter
+from spec.machines.cut.training import claiming, eligible
 
 ROOT = Path(__file__).parent.parent
 
@@ -57,6 +61,33 @@ def test_runs_with_everything_in_them_are_accepted(tmp_path: Path, sampler: str,
     assert result.segments == 3
     assert result.restores == result.restores_compared == 2
     assert result.events == sum(line["record"] == "event" for line in lines_of(path))
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_case_G03_a_claim_that_sorts_once_takes_what_the_machine_takes(
+    tmp_path: Path, sampler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The readable rule asks for every pair of prompts; it stays what the quick one is compared with, at each claim."""
+    quick, compared = Protocol._claim_effects, Counter[bool]()
+
+    def both(protocol: Protocol) -> tuple[bool, Mapping[str, Any]]:
+        guard, effects = quick(protocol)
+        s = protocol.state
+        plain_guard, plain = claiming(s, eligible)
+        assert guard == bool(slots_enter(s) & plain_guard)
+        assert {name: s.worked_out(name, value) for name, value in effects.items()} == {
+            name: s.worked_out(name, value) for name, value in plain.items()
+        }
+        compared[guard] += 1
+        return guard, effects
+
+    monkeypatch.setattr(Protocol, "_claim_effects", both)
+    path = tmp_path / "trace.jsonl"
+    for seed in range(3):
+        path.unlink(missing_ok=True)
+        random_lives(path, sampler, seed)
+        assert validate([path]).verdict == "holds"
+    assert compared[True] > 20
 
 
 def test_a_life_that_was_killed_before_it_wrote_is_cut_short(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from controller_runs import Record, each_once, new_controller, settled_keys
-from loop_turns import turns
+from loop_turns import HANG_SECONDS, turns
 
 from impl.controller import UserFunction
 from impl.waiting import wait_shielded
@@ -65,7 +65,7 @@ async def test_a_training_thread_that_fails_after_its_run_was_cancelled_is_not_c
 
     def fail(argument: object) -> None:
         loop.call_soon_threadsafe(entered.set)
-        asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result(60)
+        asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result(HANG_SECONDS)
         raise ArithmeticError
 
     train = UserFunction("train", fail, threads=1, see_out=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -21,6 +21,7 @@ from ..store import names
 from ..store.catalogue import Catalogue, listing
 from ..store.failures import READING, store_error
 from ..store.files import Files, read_front
+from ..store.leftovers import is_from_a_writer
 from .examine import Examined, Readers, examine, unchanged
 from .lock_state import LockState, lock_state
 
@@ -114,10 +115,7 @@ def survey(
     lock = lock_state(files, root)
     notices += _remarks(present, latest)
     leftovers = tuple(Leftover(name, bytes_below(f"{root}/{name}")) for name in catalogue.leftovers)
-    if leftovers and lock.state == "free":
-        notices.append(
-            f"{counted(len(leftovers), 'leftover')} of a save that did not end; the next save removes what is left."
-        )
+    notices += _of_leftovers(files, root, catalogue.leftovers, under_way=lock.state != "free")
     return Survey(
         root=root,
         at=now,
@@ -169,6 +167,30 @@ def _remarks(checkpoints: list[Examined], latest: str | None) -> list[str]:
         said = "is missing" if latest is None else f"names {latest}"
         remarks.append(f"{names.LATEST} {said}, and the newest is {newest}. It is a hint that nothing reads.")
     return remarks
+
+
+def _of_leftovers(files: Files, root: str, leftovers: Sequence[str], *, under_way: bool) -> list[str]:
+    """What becomes of each, by what a save goes by. While a run holds the lock, a writer's may be under way."""
+    removed, said = 0, []
+    for name in leftovers:
+        try:
+            ours = is_from_a_writer(files, root, name)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            said.append(f"{name} cannot be looked into ({error.strerror}), so it is left alone until it can.")
+            continue
+        removed += ours
+        if not ours:
+            said.append(
+                f"{name} is named like a leftover, and no writer of this directory has made it: no save removes it and "
+                "no resume takes it. Bring it back under a checkpoint's name, or move it elsewhere."
+            )
+    if removed and not under_way:
+        said.insert(
+            0, f"{counted(removed, 'leftover')} of a save that did not end; the next save removes what is left."
+        )
+    return said
 
 
 def lineage(each: Examined, there: frozenset[str]) -> str:

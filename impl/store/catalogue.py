@@ -37,7 +37,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """Candidates, the highest sequence first; what is no candidate; leftovers that the next save removes.
+    """Candidates, the highest sequence first; what is no candidate; what is named like a leftover.
 
     `highest_sequence` is over all names that carry one, valid or not: a new checkpoint goes above it. `clash` says of
     two candidates that they carry one sequence; such a directory can be looked at, and neither read nor written.

@@ -1,6 +1,8 @@
 """The names of `interleavings.correspondence.validation` that others use, each written down once."""
 
+from .filling import Filling as Filling
 from .live_prompts import HandedOut as HandedOut
+from .protocol import Protocol as Protocol
 from .succession import TraceUnreadable as TraceUnreadable
 from .validating import Refusal as Refusal
 from .validating import Validation as Validation

@@ -8,8 +8,9 @@ from typing import Any
 from cleancut_leaf.words import counted
 from impl.tracing import Event
 from spec.language.expression import Vector
+from spec.machines.cut.rollout import reserving, short
 from spec.machines.cut.scope import IN_ORDER
-from spec.machines.cut.state import DROPPED, READY
+from spec.machines.cut.state import DROPPED, READY, slots_enter
 
 from .open_state import ANY_NUMBER
 from .protocol import Protocol
@@ -60,7 +61,10 @@ class Filling:
         if event.action == "divert_batch":
             # How many spares are enough is the run's policy; the machine, which has none, diverts into an empty pool.
             s.__dict__["spare"] = Vector([0] * len(spares))
-        protocol.take(event.action)
+        if event.action == "reserve_batch":
+            self._reserve()
+        else:
+            protocol.take(event.action)
         if event.action == "divert_batch":
             s.__dict__["spare"] = Vector(map(max, spares, s.spare))
         dropped = [p for p in places if s.account[p] == DROPPED]
@@ -76,6 +80,18 @@ class Filling:
         protocol.prompts.end(dropped)
         if event.action == "reserve_batch":
             protocol.admission = event.fields["admission"]
+
+    def _reserve(self) -> None:
+        """The machine's own reservation, in which it is asked once whether the batch is a short one.
+
+        As it is written it asks at every prompt, and each answer counts all of them.
+        """
+        s = self._protocol.state
+        is_short = short(s)
+        guard, effects = reserving(s, lambda _: is_short)
+        if not slots_enter(s) & guard:
+            raise self._protocol.not_enabled("reserve_batch")
+        s.apply(effects)
 
     def _check_keys(self, event: Event, keys: Sequence[Sequence[int]]) -> None:
         protocol, s = self._protocol, self._protocol.state

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import cmp_to_key
 from typing import Any
 
 from impl.tracing import Event
@@ -25,8 +26,9 @@ from spec.machines.cut.state import (
     SLOT_SAYS,
     WINDOW_SAYS,
     slots_enter,
+    stamped,
 )
-from spec.machines.cut.training import claiming, eligible
+from spec.machines.cut.training import before, claiming, eligible
 
 from .live_prompts import HandedOut, LivePrompts
 from .open_state import ANY_NUMBER, OpenState
@@ -266,18 +268,29 @@ class Protocol:
         return {p for p, slot in enumerate(self.state.worked_out("slot", effects["slot"])) if slot == CLAIMED}
 
     def _claim_effects(self) -> tuple[bool, Mapping[str, Any]]:
-        """The machine's own claim, in which each prompt is asked once whether it may be taken.
+        """The machine's own claim, in which each prompt is asked once whether it may be taken, and sorted once.
 
         As it is written it asks for every pair of prompts, and each answer looks at all of them.
         """
         known: dict[int, bool] = {}
+        first: set[int] | None = None
 
         def may_be_taken(s: OpenState, place: int) -> bool:
             if place not in known:
-                known[place] = bool(eligible(s, place))
+                # What is not ready is not eligible, and need not be asked.
+                known[place] = s.slot[place] == READY and bool(eligible(s, place))
             return known[place]
 
-        guard, effects = claiming(self.state, may_be_taken)
+        def chosen(s: OpenState, place: int, may_be_taken: Callable[[OpenState, int], bool]) -> bool:
+            nonlocal first
+            if first is None:
+                found = [p for p in s.prompts if may_be_taken(s, p)]
+                if not stamped(s):
+                    found = sorted(found, key=cmp_to_key(lambda q, p: -1 if before(s, q, p) else 1))[: s.batch_size]
+                first = set(found)
+            return place in first
+
+        guard, effects = claiming(self.state, may_be_taken, chosen)
         return bool(slots_enter(self.state) & guard), effects
 
     def _let_change_places(self, event: Event, mine: set[int], theirs: set[int]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...language.expression import Value, all_of, count, each, not_, put, where
 from .scope import IN_ORDER
 from .state import (
@@ -45,6 +47,18 @@ def short(s: Value) -> Value:
     return (s.drop_short == 1) & (count(s.prompts, lambda p: of_next_batch(s, p)) < s.batch_size)
 
 
+def reserving(s: Value, is_short: Callable[[Value], Value]) -> tuple[Value, dict[str, Value]]:
+    """Guard and effects of `reserve_batch`, for one who has its own way to ask whether the batch is a short one.
+
+    Asked at every prompt, and each answer counts all of them: whoever follows a long run asks once.
+    """
+    return ready_for_more(s), {
+        **cursor_moved(s),
+        "ledger": each(s.prompts, lambda p: where(of_next_batch(s, p) & not_(is_short(s)), RESERVED, s.ledger[p])),
+        "account": each(s.prompts, lambda p: where(of_next_batch(s, p) & is_short(s), DROPPED, s.account[p])),
+    }
+
+
 @cut.system(who="rollout pump", slot=True)
 def reserve_batch(s: Value) -> tuple[Value, dict[str, Value]]:
     """The loader hands out a batch and every prompt of it is RESERVED, in one slot.
@@ -52,11 +66,7 @@ def reserve_batch(s: Value) -> tuple[Value, dict[str, Value]]:
     Disabled at the end of an epoch, and while an earlier batch is not wholly dispatched. A short last batch that is to
     be dropped goes to the accounts at once, with reason `remainder`.
     """
-    return ready_for_more(s), {
-        **cursor_moved(s),
-        "ledger": each(s.prompts, lambda p: where(of_next_batch(s, p) & not_(short(s)), RESERVED, s.ledger[p])),
-        "account": each(s.prompts, lambda p: where(of_next_batch(s, p) & short(s), DROPPED, s.account[p])),
-    }
+    return reserving(s, short)
 
 
 @cut.system(who="rollout pump", slot=True, when=lambda scope: scope.epochs > 1)

@@ -68,11 +68,14 @@ def step_is_complete(s: Value, may_be_taken: Eligible) -> Value:
     return takes_some & where(stamped(s), all_stamped_ready, enough | nothing_more_to_come(s))
 
 
-def claiming(s: Value, may_be_taken: Eligible) -> tuple[Value, dict[str, Value]]:
-    """A claim by this rule of what may be taken."""
+Selected = Callable[[Value, Value, Eligible], Value]
+
+
+def claiming(s: Value, may_be_taken: Eligible, chosen: Selected = selected) -> tuple[Value, dict[str, Value]]:
+    """A claim by this rule of what may be taken; `chosen` for one who has its own way to find the first of them."""
 
     def taken(p: Value) -> Value:
-        return selected(s, p, may_be_taken)
+        return chosen(s, p, may_be_taken)
 
     return trainer_is_free(s) & between_steps(s) & step_is_complete(s, may_be_taken), {
         "slot": each(s.prompts, lambda p: where(taken(p), CLAIMED, s.slot[p])),
