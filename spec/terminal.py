@@ -34,6 +34,7 @@ WIDEST_HELP = 100
 #: Which extra brings a package that only some commands need.
 EXTRAS = {
     "crosshair": "proofs",
+    "jinja2": "pages",
     "llvmlite": "compiled",
     "matplotlib": "plots",
     "numba": "compiled",
