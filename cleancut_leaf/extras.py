@@ -5,6 +5,7 @@ from __future__ import annotations
 #: Package → the extra of `cleancut` that installs it.
 EXTRAS = {
     "crosshair": "proofs",
+    "jinja2": "pages",
     "llvmlite": "compiled",
     "matplotlib": "plots",
     "numba": "compiled",

@@ -33,7 +33,7 @@ BRIDGES = (
     ("proofs/contracts/functions.py", {"impl"}, "states contracts on the pure functions of the library"),
     ("proofs/contracts/wrong_versions.py", {"impl"}, "wrong versions of them, which the contracts must refute"),
     ("cleancut/check.py", {"spec", "interleavings", "proofs"}, "runs them one after another"),
-    ("cleancut/report.py", {"interleavings"}, "every page escapes what it is given in one function"),
+    ("cleancut/report.py", {"interleavings"}, "every page is made, and escaped, in one place"),
 )
 
 # Parts of the explorer that know impl and spec. Its core is generic: only a command line reaches them, and lazily.
@@ -63,6 +63,12 @@ FOREIGN = (
     ("impl/store/*", {"torch", "safetensors"}, LAZILY, "tensors lie in safetensors files"),
     ("impl/demo*", {"torch", "rich"}, ANYWHERE, "trains a real policy and prints a table; examples/grpo shares parts"),
     ("interleavings/search/parallel/on_ray.py", {"ray"}, LAZILY, "adapts the explorer's workers to Ray, an extra"),
+    (
+        "interleavings/report/markup.py",
+        {"jinja2", "markupsafe"},
+        ANYWHERE,
+        "fills templates in, an extra; what writes a page loads it",
+    ),
     ("interleavings/pytest_plugin.py", {"pytest"}, ANYWHERE, "adapts pytest; the explorer itself never imports it"),
     ("interleavings/scenarios/*", {"torch"}, LAZILY, "the programs explored commit real tensors"),
     ("interleavings/conformance*", {"torch"}, LAZILY, "the runs driven commit real tensors"),

@@ -72,6 +72,8 @@ def test_case_G33_a_part_whose_extra_is_missing_names_it_where_it_is_imported(
         (["spec", "check", "--machine", "store", "--device", "cuda"], "torch"),
         (["spec", "variants", "--engine", "torch"], "torch"),
         (["interleavings", "--print-completion", "bash"], "completion"),
+        (["interleavings", "explain", "trace.json", "-o", "page.html"], "pages"),
+        (["cleancut", "check"], "pages"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else value,
 )

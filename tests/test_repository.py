@@ -115,6 +115,8 @@ def test_wheel_holds_the_packages_their_type_markers_and_the_licence(tmp_path: P
     assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == set(PACKAGES)
     for package in PACKAGES:
         assert {f"{package}/py.typed", f"{package}/__init__.py"} <= set(names)
+        templates = {path.relative_to(ROOT).as_posix() for path in (ROOT / package).rglob("templates/*")}
+        assert templates <= set(names)
 
 
 @pytest.mark.needs("other-python")

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import pairwise
+from pathlib import Path
 
 import networkx as nx
+
+from interleavings.report.markup import rendered
+
+TEMPLATES = Path(__file__).parent / "templates"
 
 LETTER, LINE, PADDING = 7.3, 16.0, 10.0
 BETWEEN_NODES, BETWEEN_LAYERS = 26.0, 74.0
@@ -53,6 +57,36 @@ class _Placed:
         return (self.x - self.width / 2, self.y - self.height / 2, self.x + self.width / 2, self.y + self.height / 2)
 
 
+@dataclass(frozen=True)
+class _Line:
+    """A line of text and where its middle is."""
+
+    x: float
+    y: float
+    words: str
+
+
+@dataclass(frozen=True)
+class _Box:
+    """A node as it is drawn."""
+
+    kind: str
+    left: float
+    top: float
+    width: float
+    height: float
+    lines: Sequence[_Line]
+
+
+@dataclass(frozen=True)
+class _Arrow:
+    """An edge as it is drawn: the `d` of its path, and its label."""
+
+    kind: str
+    path: str
+    label: Sequence[_Line]
+
+
 def drawing(title: str, nodes: Sequence[Node], edges: Sequence[Edge], rows: Mapping[str, int] | None = None) -> str:
     """The graph as an SVG element. The first node is the source; `rows` overrides the layer of a node."""
     graph = nx.DiGraph()
@@ -67,14 +101,17 @@ def drawing(title: str, nodes: Sequence[Node], edges: Sequence[Edge], rows: Mapp
     left, top = min(box[0] for box in taken) - 16, min(box[1] for box in taken) - 16
     right, bottom = max(box[2] for box in taken) + 16, max(box[3] for box in taken) + 16
     width, height = right - left, bottom - top
-    return (
-        f'<div class="drawn" role="img" aria-label="{escape(title)}" tabindex="0">'
-        f'<svg viewBox="{left:.0f} {top:.0f} {width:.0f} {height:.0f}" width="{width:.0f}" '
-        f'style="min-width: {min(width, SMALLEST):.0f}px" '
-        f'xmlns="http://www.w3.org/2000/svg"><title>{escape(title)}</title>'
-        '<defs><marker id="arrow" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
-        '<path d="M0 0 8 4 0 8z"/></marker></defs>'
-        f"{''.join(path for path, _ in drawn)}{''.join(boxes)}{''.join(label for _, label in drawn)}</svg></div>"
+    return rendered(
+        "drawing.html.jinja",
+        TEMPLATES,
+        title=title,
+        left=left,
+        top=top,
+        width=width,
+        height=height,
+        smallest=min(width, SMALLEST),
+        edges=drawn,
+        nodes=boxes,
     )
 
 
@@ -115,31 +152,24 @@ def _places(nodes: Sequence[Node], layers: Sequence[Sequence[str]]) -> dict[str,
     return placed
 
 
-def _node(node: Node, place: _Placed) -> str:
+def _node(node: Node, place: _Placed) -> _Box:
     left, top, _, _ = place.box
-    text = _text(node.lines, place.x, place.y)
-    rectangle = f'<rect x="{left:.1f}" y="{top:.1f}" width="{place.width:.1f}" height="{place.height:.1f}" rx="6"/>'
-    return f'<g class="node {node.kind}">{rectangle}{text}</g>'
+    return _Box(node.kind, left, top, place.width, place.height, _text(node.lines, place.x, place.y))
 
 
-def _text(lines: Sequence[str], x: float, y: float) -> str:
+def _text(lines: Sequence[str], x: float, y: float) -> list[_Line]:
     first = y - (len(lines) - 1) * LINE / 2
-    spans = "".join(
-        f'<tspan x="{x:.1f}" y="{first + number * LINE:.1f}">{escape(line)}</tspan>'
-        for number, line in enumerate(lines)
-    )
-    return f"<text>{spans}</text>"
+    return [_Line(x, first + number * LINE, line) for number, line in enumerate(lines)]
 
 
-def _edge(edge: Edge, placed: Mapping[str, _Placed], layer: Mapping[str, int], taken: list[Box]) -> tuple[str, str]:
+def _edge(edge: Edge, placed: Mapping[str, _Placed], layer: Mapping[str, int], taken: list[Box]) -> _Arrow:
     """The path of an edge, and its label where it hides nothing."""
     curve = _curve(placed[edge.source], placed[edge.target], layer[edge.target] - layer[edge.source], taken)
     (x0, y0), (x1, y1), (x2, y2), (x3, y3) = curve
-    d = f"M{x0:.1f} {y0:.1f}C{x1:.1f} {y1:.1f} {x2:.1f} {y2:.1f} {x3:.1f} {y3:.1f}"
-    path = f'<path class="edge {edge.kind}" d="{d}" marker-end="url(#arrow)"/>'
+    path = f"M{x0:.1f} {y0:.1f}C{x1:.1f} {y1:.1f} {x2:.1f} {y2:.1f} {x3:.1f} {y3:.1f}"
     taken += [(x - 1, y - 1, x + 1, y + 1) for x, y in (_point(curve, t / 10) for t in range(1, 10))][2:7]
     if not edge.lines:
-        return path, ""
+        return _Arrow(edge.kind, path, ())
     width, height = max(map(len, edge.lines)) * LETTER * 0.92 + 6, len(edge.lines) * LINE
     best: tuple[float, Point, Box] | None = None
     for part in (0.5, 0.4, 0.6, 0.3, 0.7, 0.22, 0.78):
@@ -152,7 +182,7 @@ def _edge(edge: Edge, placed: Mapping[str, _Placed], layer: Mapping[str, int], t
                 best = (hidden, (x, y), box)
     assert best is not None
     taken.append(best[2])
-    return path, f'<g class="label {edge.kind}">{_text(edge.lines, *best[1])}</g>'
+    return _Arrow(edge.kind, path, _text(edge.lines, *best[1]))
 
 
 def _curve(source: _Placed, target: _Placed, down: int, taken: Sequence[Box]) -> tuple[Point, Point, Point, Point]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from html import escape
 from typing import Any
 
 import networkx as nx
-from layered_drawing import Edge, Node, drawing
+from layered_drawing import TEMPLATES, Edge, Node, drawing
 
+from interleavings.report.markup import rendered
 from spec.language import Action, Machine, Model
 from spec.language import Node as ScalarNode
 from spec.language.scalar_form import scalar_form
@@ -213,18 +213,12 @@ def matrix_of(machine: str, scopes: tuple[str, ...], shown: Callable[[str], bool
     table = touched(machine, scopes)
     known = MACHINES[machine]
     columns = [name for name in known.variables if shown(name) and any(name in r | w for r, w in table.values())]
-    head = "".join(f'<th scope="col"><span>{escape(name)}</span></th>' for name in columns)
-    rows = []
-    for name in (action for action in known.actions if action in table):
-        reads, writes = table[name]
-        cells = []
-        for column in columns:
-            mark = "s" if column in writes else "r" if column in reads else ""
-            does = {"s": "sets", "r": "reads", "": "leaves"}[mark]
-            cells.append(f'<td class="{does}" title="{name} {does} {column}">{mark}</td>')
-        rows.append(f'<tr><th scope="row">{escape(name)}</th>{"".join(cells)}</tr>')
-    inner = f"<thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
-    return f'<div class="matrix" tabindex="0"><table>{inner}</table></div>'
+    rows = [
+        (name, ["s" if each in table[name][1] else "r" if each in table[name][0] else "" for each in columns])
+        for name in known.actions
+        if name in table
+    ]
+    return rendered("matrix.html.jinja", TEMPLATES, columns=columns, rows=rows)
 
 
 def actions_of(machine: str) -> str:

@@ -21,7 +21,7 @@ from ...language.scalar_form import ScalarModel, scalar_form
 from .actions import Actions
 from .checks import Checks
 from .expressions import Expressions
-from .layout import WIDTH, comment
+from .layout import WIDTH, comment, unclosed
 from .names import ValueNames, identifier
 
 ABOUT = """\
@@ -93,7 +93,7 @@ def _heading(form: ScalarModel, scope_name: str) -> list[str]:
     varied = f" with {' + '.join(form.variants)}" if form.variants else ""
     named = f", scope {scope_name}" if scope_name else ""
     title = f"The machine {form.machine.name}{varied}{named}: {form.scope!r}"
-    text = [*textwrap.wrap(title, WIDTH - 3), "", *ABOUT.splitlines()]
+    text = [*textwrap.wrap(unclosed(title), WIDTH - 3), "", *ABOUT.splitlines()]
     return ["/*", *(f" * {line}".rstrip() for line in text), " */"]
 
 

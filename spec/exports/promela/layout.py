@@ -47,9 +47,14 @@ def lines(piece: Piece, room: int = WIDTH) -> list[str]:
     return result
 
 
+def unclosed(text: str) -> str:
+    """A text that ends no comment in which it stands: the one way of anybody's words into Promela."""
+    return text.replace("*/", "* /").replace("/*", "/ *")
+
+
 def comment(text: str, room: int = WIDTH) -> list[str]:
     """A comment on as many lines as it takes."""
-    return textwrap.wrap(f"/* {text.replace('*/', '* /')} */", room, subsequent_indent="   ")
+    return textwrap.wrap(f"/* {unclosed(text)} */", room, subsequent_indent="   ")
 
 
 def indented(text: Sequence[str], margin: int) -> list[str]:

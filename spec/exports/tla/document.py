@@ -159,7 +159,8 @@ class _Document:
         for name, variable in zip(every, self.machine.variables.values(), strict=True):
             over = f", for each of {variable.over}" if variable.over else ""
             comma = "" if name == every[-1] else ","
-            lines.append(f"  {name}{comma}  \\* {variable.meaning}{over}")
+            # In one line: what stood on a second one would be no comment.
+            lines.append(f"  {name}{comma}  \\* {' '.join(f'{variable.meaning}{over}'.split())}")
         return [*lines, "", *_broken_up(f"vars == <<{', '.join(every)}>>", "  ")]
 
     def ranges(self) -> list[str]:
