@@ -136,11 +136,11 @@ def main() -> int:
         judged = []
         for mutant in mutants:
             one = store.judged(mutant.key)
-            if one is None:
-                if time.monotonic() > until:
-                    continue
-                one = court.judge(mutant)
+            if time.monotonic() < until:
+                one = court.judge(mutant, one)
                 store.keep_judged(one)
+            if one is None:
+                continue
             judged.append(one)
             who = one.scenario or one.test or one.counted or ", ".join(one.timeouts)
             _say(f"{len(judged)} {one.noticed_by} ({who}; {one.seconds} s): {one.key}")
@@ -148,9 +148,9 @@ def main() -> int:
     print(table_of(judged))
     for one in judged:
         if one.noticed_by not in ("scenarios", "tests"):
-            left = f"; not asked: {len(one.not_asked)}" if one.not_asked else ""
+            left = f", {len(one.not_asked)} more not asked" if one.not_asked else ""
             reason = "in the table" if one.key in known else "NEW"
-            print(f"survivor ({one.noticed_by}, {one.touched} run the line{left}; {reason}): {one.key}")
+            print(f"survivor ({one.noticed_by}, {len(one.asked)} let it pass{left}; {reason}): {one.key}")
     heading = f"mutants of the library: {len(judged)} of a sample of {number}, seed {chosen.seed}"
     return reported(heading, rows_of(judged, known), chosen.json)
 

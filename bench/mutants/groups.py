@@ -23,7 +23,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         f"impl/checkpointing/{name}.py"
         for name in (
             *("artifacts", "capture", "checkpointer", "documents", "ledger_documents", "participants"),
-            *("pending", "publication", "restoring", "save_log", "trainer_only", "writer_thread"),
+            *("pending", "publication", "restoring", "trainer_only", "writer_thread"),
         )
     ),
     "restore checks": tuple(

@@ -155,6 +155,10 @@ def _places(recorded: dict[str, Any]) -> set[Place]:
     return {(path, line) for path, lines in recorded["ran"].items() for line in lines}
 
 
+def _by_seconds(judge: Judge) -> float:
+    return judge.seconds
+
+
 class Court:
     """Judges mutants in a copy of their own."""
 
@@ -165,94 +169,82 @@ class Court:
         self._copy = Copy(store.root, place / "edited")
         self._texts: dict[str, str] = {}
 
-    def judge(self, mutant: Mutant) -> Judged:
-        """Ask until somebody notices: the quick scenarios, the others, the tests; the cheapest first."""
-        place = (mutant.path, mutant.line)
-        scenarios = sorted(self._judges.scenarios[place], key=lambda judge: (not judge.quick, judge.seconds))
-        tests = sorted(self._judges.tests[place], key=lambda judge: judge.seconds)
-        judged = Judged(mutant.key, group_of(mutant.path) or "", mutant.operator, mutant.refusal)
-        judged.touched = len(scenarios) + len(tests)
+    def judge(self, mutant: Mutant, known: Judged | None) -> Judged:
+        """Ask until somebody notices: the quick scenarios, the others, the tests; the cheapest first.
+
+        Whoever is known to have let the edit pass is not asked again.
+        """
+        judged = known or Judged(mutant.key, group_of(mutant.path) or "", mutant.operator, mutant.refusal)
+        if judged.scenario or judged.test:
+            return judged
+        place, passed = (mutant.path, mutant.line), {*judged.asked, *judged.timeouts}
+        scenarios = [judge for judge in self._judges.scenarios[place] if judge.name not in passed]
+        tests = [judge for judge in self._judges.tests[place] if judge.name not in passed]
+        if not scenarios and not tests:
+            return judged
+        judged.not_asked = []
         started = time.monotonic()
         text = (self._store.root / mutant.path).read_text(encoding="utf-8")
         with self._copy.edited(mutant.path, mutant.applied_to(text)):
-            self._scenarios(judged, scenarios)
+            quick = [judge for judge in scenarios if judge.quick]
+            rest = self._in_time(judged, [judge for judge in scenarios if not judge.quick])
+            self._ask(judged, [*sorted(quick, key=_by_seconds), *rest], search)
             if not judged.scenario:
-                self._tests(judged, tests)
-        judged.seconds = round(time.monotonic() - started, 1)
+                self._ask(judged, self._in_time(judged, tests), run_tests)
+        judged.seconds = round(judged.seconds + time.monotonic() - started, 1)
         return judged
 
-    def _scenarios(self, judged: Judged, scenarios: list[Judge]) -> None:
-        waiting = {judge.name: judge for judge in scenarios}
+    def _in_time(self, judged: Judged, judges: list[Judge]) -> list[Judge]:
+        """The cheapest ones that there is time for, in that order."""
+        chosen: list[Judge] = []
         spent = 0.0
-        while waiting and not judged.scenario:
-            chosen: list[str] = []
-            for name, judge in list(waiting.items()):
-                # The quick ones are always asked: they are `make check`.
-                if judge.quick or spent + judge.seconds <= self._each:
-                    chosen.append(name)
-                else:
-                    judged.not_asked.append(name)
-                    del waiting[name]
-                spent += judge.seconds
-            if not chosen:
-                return
-            for message in self._child(lambda tell, chosen=chosen: search(chosen, tell, True)):  # type: ignore[misc]
-                self._heard(judged, message, waiting)
-                waiting.pop(message["what"], None) if message["kind"] in ("scenario", "timeout") else None
-                if message["kind"] in ("timeout", "end") and message["what"] in ("start", "import"):
-                    self._not_even_imported(judged, message, scenarios)
-                    return
-                if message["kind"] == "end" and message["what"] in waiting:
-                    # The process itself is gone: that scenario did not hold.
-                    self._found(judged, message["what"], "the process ended", waiting.pop(message["what"]).quick)
-            spent = 0.0
-
-    def _heard(self, judged: Judged, message: Message, waiting: dict[str, Judge]) -> None:
-        if message["kind"] == "timeout" and message["what"] in waiting:
-            judged.timeouts.append(message["what"])
-        if message["kind"] != "scenario" or message["verdict"] == "holds":
-            return
-        name, quick = message["what"], waiting[message["what"]].quick
-        if message["verdict"] in ("fails", "error"):
-            self._found(judged, name, message["why"], quick)
-            return
-        judged.counted = judged.counted or f"{name}: {message['verdict']}"
-        if quick:
-            judged.check = judged.check or name
-
-    def _found(self, judged: Judged, name: str, why: str, quick: bool) -> None:
-        judged.scenario, judged.why = name, why
-        if quick:
-            judged.check = judged.check or name
-
-    def _not_even_imported(self, judged: Judged, message: Message, scenarios: list[Judge]) -> None:
-        quick = next((judge for judge in scenarios if judge.quick), None)
-        if message["kind"] == "timeout":
-            judged.timeouts.append("import")
-        else:
-            self._found(judged, (quick or scenarios[0]).name, "the library cannot be imported", quick is not None)
-
-    def _tests(self, judged: Judged, tests: list[Judge]) -> None:
-        chosen: list[str] = []
-        spent = 0.0
-        for judge in tests:
+        for judge in sorted(judges, key=_by_seconds):
             spent += judge.seconds
-            if spent > self._each:
-                judged.not_asked.append(judge.name)
+            if spent <= self._each:
+                chosen.append(judge)
             else:
-                chosen.append(judge.name)
-        while chosen and not judged.test:
-            rest: list[str] = []
-            for message in self._child(lambda tell, chosen=chosen: run_tests(chosen, tell, True)):  # type: ignore[misc]
-                what = message["what"]
-                if message["kind"] == "test" and message["verdict"] == "failed":
-                    judged.test, judged.why = what, message["why"]
-                elif message["kind"] == "timeout":
+                judged.not_asked.append(judge.name)
+        return chosen
+
+    def _ask(self, judged: Judged, judges: list[Judge], work: Callable[..., None]) -> None:
+        """Ask some after the other, in as few processes as there are hangs."""
+        waiting = {judge.name: judge for judge in judges}
+        while waiting and not (judged.scenario or judged.test):
+            names = list(waiting)
+            for message in self._child(lambda tell, names=names: work(names, tell, True)):  # type: ignore[misc]
+                kind, what = message["kind"], message["what"]
+                if kind in ("scenario", "test"):
+                    self._heard(judged, message, waiting.pop(what, None))
+                elif kind == "timeout":
+                    # Who is not one of those asked is the import, which is the same for all.
                     judged.timeouts.append(what)
-                    rest = chosen[chosen.index(what) + 1 :] if what in chosen else []
-                elif message["kind"] == "end" and message["status"] and not judged.test:
-                    judged.test, judged.why = what if "::" in what else chosen[0], "the process ended"
-            chosen = rest
+                    waiting = {} if waiting.pop(what, None) is None else waiting
+                elif kind == "end":
+                    # Nothing is left unsaid by a process that lives to its end.
+                    if waiting and not (judged.scenario or judged.test):
+                        first = waiting.get(what) or next(iter(waiting.values()))
+                        self._noticed(judged, first, "the process ended before it could say")
+                    waiting = {}
+
+    def _heard(self, judged: Judged, message: Message, judge: Judge | None) -> None:
+        verdict = message["verdict"]
+        judge = judge or Judge(message["what"], 0.0)
+        if verdict in ("fails", "error", "failed"):
+            self._noticed(judged, judge, message["why"])
+            return
+        judged.asked.append(judge.name)
+        if verdict in ("counts", "inconclusive"):
+            judged.counted = judged.counted or f"{judge.name}: {message['why'] or verdict}"
+            judged.check = judged.check or (judge.name if judge.quick else "")
+
+    @staticmethod
+    def _noticed(judged: Judged, judge: Judge, why: str) -> None:
+        judged.why = why
+        if "::" in judge.name or judge.name.endswith(".py"):
+            judged.test = judge.name
+            return
+        judged.scenario = judge.name
+        judged.check = judged.check or (judge.name if judge.quick else "")
 
     def _child(self, work: Any) -> Any:
         log = self._store.directory / "judging.log"

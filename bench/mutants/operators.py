@@ -18,8 +18,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-SILENT = re.compile("describe|statistics|__repr__|__str__|.*in_words|_named|narrate|explain.*")
-"""Functions that make texts and figures."""
+SILENT = re.compile("describe|statistics|__repr__|__str__|.*in_words|_named|narrate|explain.*|_tell_tracer")
+"""Functions that make texts, figures and events."""
+LOGGERS = {"logger", "_log", "laps", "figures"}
 IMAGE = re.compile(
     ".*(snapshot|document|image|_state|capture|manifest|header|counters|to_json).*|state|read|of_[a-z_]+|restored?"
 )
@@ -266,8 +267,11 @@ class _Reader:
             yield self._edit("moved after the section", self._span(statement), text.replace(inner + indent, inner), last)
 
     def _neighbours(self, first: ast.stmt, second: ast.stmt) -> Iterator[Mutant]:
-        """Two statements exchanged: two effects, or one and what awaits."""
-        if _is_text(first) or _is_text(second) or not all(map(_is_simple, (first, second))):
+        """Two statements exchanged: two effects, or one and what awaits.
+
+        Not what prepares an object, and not a wake-up among statements that await nothing: whom it wakes runs later.
+        """
+        if self.function.endswith("__init__") or _is_text(first) or _is_text(second) or not all(map(_is_simple, (first, second))):
             return
         awaits = _awaits(first), _awaits(second)
         effects = _is_effect(first), _is_effect(second)
@@ -275,7 +279,7 @@ class _Reader:
             return
         if _stored(first) & _names(second):
             return  # what is not there yet is a NameError, and no fault that anybody makes
-        if not any(awaits) and _independent(first, second):
+        if not any(awaits) and (_independent(first, second) or {_called(first), _called(second)} & WAKING):
             return
         operator = "moved across an await" if any(awaits) else "exchanged"
         between = self.text[self._span(first)[1] : self._span(second)[0]]
@@ -374,8 +378,12 @@ def _is_text(statement: ast.stmt) -> bool:
         function = statement.value.func if isinstance(statement.value, ast.Call) else None
         if isinstance(function, ast.Attribute):
             owner = function.value
-            return function.attr in ("emit", "_emit", "_trace", "trace") or getattr(owner, "id", "") == "logger"
+            return function.attr in ("emit", "_emit", "_trace", "trace") or getattr(owner, "id", "") in LOGGERS
         return isinstance(statement.value, ast.Constant)
+    if isinstance(statement, ast.Assign):
+        # What a stall report says.
+        value = statement.value
+        return isinstance(value, ast.JoinedStr) or (isinstance(value, ast.Constant) and isinstance(value.value, str))
     if isinstance(statement, ast.If):
         # `if self._trace is not None: ...` with nothing but an event in it.
         return _only_text(statement.body) and not statement.orelse

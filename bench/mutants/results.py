@@ -1,8 +1,8 @@
 """What was found out, kept in files: which statements each scenario and test runs, and what became of each mutant.
 
-Everything is kept under the digest of the sources that it rests on, so that an interrupted run goes on where it was and
-an edit asks again only about what it may have changed. What a test noticed rests on that test's file alone; that nothing
-noticed it rests on all of them.
+Everything is kept under the digest of the sources that it rests on, so that an interrupted run goes on where it was, and
+an edit asks again only about what it may have changed: what a scenario said rests on the library, the explorer and the
+machines, what a test said also on its own file and on what stands beside the tests.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from typing import Any
 LIBRARY = ("impl", "interleavings", "spec")
 OF_THE_SCENARIOS = ("test_scenario", "test_library_mutants", "test_library_edits")
 """Tests that search the scenarios, whose word is asked for by itself, and those of this tool."""
-NOTICED, SURVIVED = "noticed", "survived"
 
 
 @dataclass
@@ -39,10 +38,10 @@ class Judged:
     why: str = ""
     timeouts: list[str] = field(default_factory=list)
     """What took more than twenty times as long as without the edit."""
+    asked: list[str] = field(default_factory=list)
+    """Scenarios and tests that run the line and let the edit pass."""
     not_asked: list[str] = field(default_factory=list)
-    """Scenarios that run the line, and tests, for which there was no time."""
-    touched: int = 0
-    """Scenarios and tests that run the line."""
+    """Those for which there was no time."""
     seconds: float = 0.0
 
     @property
@@ -63,6 +62,7 @@ class Store:
     def __init__(self, directory: Path, root: Path) -> None:
         self.directory = directory
         self.root = root
+        self._files: dict[str, str] = {}
         for name in ("ran", "judged"):
             (directory / name).mkdir(parents=True, exist_ok=True)
 
@@ -79,13 +79,11 @@ class Store:
 
     def of_test_file(self, name: str) -> str:
         """The digest of what a test rests on."""
-        file = digest_of(self.root, [self.root / "tests" / name])
-        return f"{self.library}-{self.helpers}-{file}"
-
-    @cached_property
-    def tests(self) -> str:
-        """The digest of all that the word `nothing` rests on."""
-        return digest_of(self.root, (self.root / "tests" / name for name in test_files(self.root)))
+        if name not in self._files:
+            file = self.root / "tests" / name
+            known = digest_of(self.root, [file]) if file.exists() else "gone"
+            self._files[name] = f"{self.library}-{self.helpers}-{known}"
+        return self._files[name]
 
     # -- what ran
 
@@ -101,24 +99,23 @@ class Store:
     # -- what was judged
 
     def judged(self, key: str) -> Judged | None:
-        """What became of a mutant, if it is still true."""
+        """What is known of a mutant, less what rested on sources that have changed since; None if that is all."""
         kept = read(self._file(key))
         if kept is None or kept["library"] != self.library:
             return None
         judged = Judged(**kept["judged"])
-        if judged.scenario:
-            return judged
-        if judged.test:
-            file = judged.test.partition("::")[0].rpartition("/")[2]
-            return judged if kept["by"] == self.of_test_file(file) else None
-        return judged if kept["tests"] == self.tests else None
+        stale = {file for file, digest in kept["files"].items() if digest != self.of_test_file(file)}
+        if file_of(judged.test) in stale:
+            judged.test = judged.why = ""
+        for names in (judged.asked, judged.timeouts, judged.not_asked):
+            names[:] = [name for name in names if file_of(name) not in stale]
+        return judged
 
     def keep_judged(self, judged: Judged) -> None:
         """Keep what became of a mutant."""
-        file = judged.test.partition("::")[0].rpartition("/")[2]
-        by = self.of_test_file(file) if file else ""
-        document = {"library": self.library, "tests": self.tests, "by": by, "judged": asdict(judged)}
-        write(self._file(judged.key), document)
+        files = {file_of(name) for name in (*judged.asked, *judged.timeouts, *judged.not_asked, judged.test)} - {""}
+        digests = {file: self.of_test_file(file) for file in sorted(files)}
+        write(self._file(judged.key), {"library": self.library, "files": digests, "judged": asdict(judged)})
 
     def _file(self, key: str) -> Path:
         return self.directory / "judged" / f"{hashlib.blake2b(key.encode(), digest_size=12).hexdigest()}.json"
@@ -131,6 +128,11 @@ def test_files(root: Path) -> list[str]:
     while more := {name for name, modules in imports.items() if modules & reaching} - reaching:
         reaching |= more
     return sorted(f"{name}.py" for name in reaching if name.startswith("test_") and not name.startswith(OF_THE_SCENARIOS))
+
+
+def file_of(test: str) -> str:
+    """The file of a test by its name, without its folder; nothing for a scenario."""
+    return test.partition("::")[0].rpartition("/")[2] if "::" in test or test.endswith(".py") else ""
 
 
 def _imported(path: Path) -> set[str]:
