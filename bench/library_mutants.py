@@ -1,16 +1,16 @@
 """Mutation of the library: what notices a wrong line in the protocol part of `impl`.
 
-Each mutant is one edit of one statement (`mutants/operators.py`), applied in a copy of the tree, never in the tree. It is
-given to the scenarios that run its line, the quick ones of `make check` first, and then to the tests that do; the first
-that fails ends it. A scenario notices when a schedule fails: when only its numbers of states and schedules move, that is
-told apart, for whoever changes the program on purpose pins them anew. A hang is told apart too.
+Each mutant is one edit of one statement (`mutants/operators.py`), applied in a copy of the tree, never in the tree. It
+is given to the scenarios that run its line, the quick ones of `make check` first, and then to the tests that do; the
+first that fails ends it. A scenario notices when a schedule fails: when only its numbers of states and schedules move,
+that is told apart, for whoever changes the program on purpose pins them anew. A hang is told apart too.
 
     python bench/library_mutants.py --sample 100 --seed 1
     python bench/library_mutants.py --list --module impl/permits.py
     python bench/library_mutants.py --resume build/mutants            the whole, going on where it stopped
 
-Survivors are compared with `tests/library_survivors.md`, which says of each why it stays. On demand: the whole takes days
-of one processor, a sample of a hundred some hours, most of it for what survives.
+Survivors are compared with `tests/library_survivors.md`, which says of each why it stays. On demand: a sample of a
+hundred takes up to some hours of one processor, most of them for what survives.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def table_of(judged: Sequence[Judged]) -> str:
 
 def rows_of(judged: Sequence[Judged], known: set[str]) -> list[Row]:
     """The figures, with what the project asks of them."""
-    survived = [one for one in judged if one.noticed_by in ("nothing", "counts", "timeout")]
+    survived = [one for one in judged if not one.noticed]
     protocol = [one for one in judged if one.group in BY_SCENARIOS]
     acting = [one for one in protocol if not one.refusal]
     rows = [
@@ -81,7 +81,7 @@ def rows_of(judged: Sequence[Judged], known: set[str]) -> list[Row]:
     for group in ("store", "leases"):
         these = [one for one in judged if one.group == group]
         if these:
-            share = 100 * sum(one.noticed_by in ("tests", "scenarios") for one in these) / len(these)
+            share = 100 * sum(one.noticed for one in these) / len(these)
             rows.append(only_shown(f"{group}: noticed, % ({len(these)})", share))
     return rows
 
@@ -96,7 +96,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--resume", metavar="DIR", help="where everything is kept (build/mutants)")
     parser.add_argument("--all", action="store_true", help="judge every mutant")
     parser.add_argument("--minutes", type=float, default=240.0, help="begin nothing new after so long (240)")
-    parser.add_argument("--each", type=float, default=600.0, help="seconds that one mutant's scenarios may take, and tests")
+    parser.add_argument(
+        "--each", type=float, default=600.0, help="seconds that one mutant's scenarios may take, and tests"
+    )
     parser.add_argument("--states", type=int, default=10_000, help="leave out scenarios that are larger (10,000)")
     parser.add_argument("--record", action="store_true", help="record what runs which line, and judge nothing")
     parser.add_argument("--files", nargs="*", help="with --record: these files of tests and scenarios only")
@@ -142,12 +144,12 @@ def main() -> int:
             if one is None:
                 continue
             judged.append(one)
-            who = one.scenario or one.test or one.counted or ", ".join(one.timeouts)
+            who = one.scenario or one.test or one.timeout or one.counted
             _say(f"{len(judged)} {one.noticed_by} ({who}; {one.seconds} s): {one.key}")
     known = known_survivors((ROOT / SURVIVORS).read_text(encoding="utf-8"))
     print(table_of(judged))
     for one in judged:
-        if one.noticed_by not in ("scenarios", "tests"):
+        if not one.noticed:
             left = f", {len(one.not_asked)} more not asked" if one.not_asked else ""
             reason = "in the table" if one.key in known else "NEW"
             print(f"survivor ({one.noticed_by}, {len(one.asked)} let it pass{left}; {reason}): {one.key}")

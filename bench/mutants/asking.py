@@ -55,7 +55,9 @@ def search(names: Sequence[str], tell: Tell, until_noticed: bool, ran: Callable[
             verdict, why = result.verdict, str(result.failure or result.why or "")
             if verdict == "bounded":
                 verdict = "counts"
-            elif verdict == "holds" and pinned and (result.states, result.schedules) != (pinned.states, pinned.schedules):
+            elif (
+                verdict == "holds" and pinned and (result.states, result.schedules) != (pinned.states, pinned.schedules)
+            ):
                 verdict, why = "counts", f"{result.states} states, {result.schedules} schedules"
         message = {"kind": "scenario", "what": name, "verdict": verdict, "why": why[:300]}
         message["seconds"] = round(time.perf_counter() - started, 2)
@@ -97,7 +99,15 @@ def run_tests(chosen: Sequence[str], tell: Tell, until_noticed: bool, ran: Calla
 
         def pytest_collectreport(self, report: Any) -> None:
             if report.failed:
-                tell({"kind": "test", "what": report.nodeid, "verdict": "failed", "why": "cannot be collected", "seconds": 0})
+                tell(
+                    {
+                        "kind": "test",
+                        "what": report.nodeid,
+                        "verdict": "failed",
+                        "why": "cannot be collected",
+                        "seconds": 0,
+                    }
+                )
 
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *(["-x"] if until_noticed else [])]
     tell({"kind": "begin", "what": "collection"})

@@ -5,6 +5,7 @@ A child says what it finds line by line, so that whoever waits knows what it is 
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import json
 import os
@@ -30,7 +31,9 @@ def load() -> None:
             importlib.import_module(name)
 
 
-def child(copy: Path, log: Path, work: Callable[[Tell], None], limit_of: Callable[[Message], float]) -> Iterator[Message]:
+def child(
+    copy: Path, log: Path, work: Callable[[Tell], None], limit_of: Callable[[Message], float]
+) -> Iterator[Message]:
     """Run `work` in a process of its own in the copy; yield what it tells, and at last how it ended.
 
     `limit_of` says for a message of the kind `begin` how many seconds what begins may take. What takes longer is
@@ -68,11 +71,18 @@ def child(copy: Path, log: Path, work: Callable[[Tell], None], limit_of: Callabl
     yield {"kind": ended, "what": at["what"], "status": status}
 
 
+def _die_with(number: int) -> None:
+    """Where the system can (Linux): end with the process that waits for this one, so that nothing is left running."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, number)
+
+
 def _be_child(copy: Path, log: Path, writing: int, work: Callable[[Tell], None]) -> None:
     """Never returns."""
     status = 1
     try:
         os.setsid()
+        _die_with(signal.SIGKILL)
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         nothing = os.open(os.devnull, os.O_RDONLY)
         for number, descriptor in enumerate((nothing, output, output)):

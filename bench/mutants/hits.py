@@ -1,8 +1,8 @@
 """Which statements of the edited files run: a copy in which each statement marks itself first.
 
 A mark is one byte of a file that every process of the copy has mapped, so that forks, children and processes that are
-killed count too. That is exact and costs some ten nanoseconds a statement; a tracer (coverage.py) would slow the millions
-of steps of a scenario several times, and sees no process that was killed.
+killed count too. That is exact and costs some ten nanoseconds a statement; a tracer (coverage.py) would slow the
+millions of steps of a scenario several times, and sees no process that was killed.
 """
 
 from __future__ import annotations

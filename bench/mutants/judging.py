@@ -19,7 +19,7 @@ from .results import Judged, Store, test_files
 
 HANG = 20
 """What takes so many times as long as without the edit is taken for a hang."""
-LEAST = 30.0
+LEAST = 60.0
 """Seconds below which nothing is taken for one: this machine is shared."""
 Say = Callable[[str], None]
 
@@ -106,7 +106,9 @@ class Recorder:
 
     def _tests(self, file: str) -> None:
         found: dict[str, Any] = {}
-        for message in self._child(lambda tell: self._cleared(run_tests, [f"tests/{file}"], tell, False, self._taken), 300):
+        for message in self._child(
+            lambda tell: self._cleared(run_tests, [f"tests/{file}"], tell, False, self._taken), 300
+        ):
             if message["kind"] == "test":
                 found[message["what"]] = {key: message[key] for key in ("verdict", "seconds", "ran") if key in message}
             elif message["kind"] == "timeout":
@@ -175,9 +177,9 @@ class Court:
         Whoever is known to have let the edit pass is not asked again.
         """
         judged = known or Judged(mutant.key, group_of(mutant.path) or "", mutant.operator, mutant.refusal)
-        if judged.scenario or judged.test:
+        if judged.noticed:
             return judged
-        place, passed = (mutant.path, mutant.line), {*judged.asked, *judged.timeouts}
+        place, passed = (mutant.path, mutant.line), set(judged.asked)
         scenarios = [judge for judge in self._judges.scenarios[place] if judge.name not in passed]
         tests = [judge for judge in self._judges.tests[place] if judge.name not in passed]
         if not scenarios and not tests:
@@ -189,7 +191,7 @@ class Court:
             quick = [judge for judge in scenarios if judge.quick]
             rest = self._in_time(judged, [judge for judge in scenarios if not judge.quick])
             self._ask(judged, [*sorted(quick, key=_by_seconds), *rest], search)
-            if not judged.scenario:
+            if not judged.noticed:
                 self._ask(judged, self._in_time(judged, tests), run_tests)
         judged.seconds = round(judged.seconds + time.monotonic() - started, 1)
         return judged
@@ -207,21 +209,20 @@ class Court:
         return chosen
 
     def _ask(self, judged: Judged, judges: list[Judge], work: Callable[..., None]) -> None:
-        """Ask some after the other, in as few processes as there are hangs."""
+        """Ask some one after the other, in one process as long as nobody notices."""
         waiting = {judge.name: judge for judge in judges}
-        while waiting and not (judged.scenario or judged.test):
+        while waiting and not judged.noticed:
             names = list(waiting)
             for message in self._child(lambda tell, names=names: work(names, tell, True)):  # type: ignore[misc]
                 kind, what = message["kind"], message["what"]
                 if kind in ("scenario", "test"):
                     self._heard(judged, message, waiting.pop(what, None))
                 elif kind == "timeout":
-                    # Who is not one of those asked is the import, which is the same for all.
-                    judged.timeouts.append(what)
-                    waiting = {} if waiting.pop(what, None) is None else waiting
+                    judged.timeout, judged.why = what, "hangs"
+                    waiting = {}
                 elif kind == "end":
                     # Nothing is left unsaid by a process that lives to its end.
-                    if waiting and not (judged.scenario or judged.test):
+                    if waiting and not judged.noticed:
                         first = waiting.get(what) or next(iter(waiting.values()))
                         self._noticed(judged, first, "the process ended before it could say")
                     waiting = {}

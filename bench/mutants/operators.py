@@ -29,8 +29,16 @@ WAKING = {"wake", "set_result", "set_exception", "set", "notify", "notify_all", 
 RELEASING = {"give_back", "return_place", "return_permit", "release", "leave", "withdraw", "release_unready"}
 SYNCING = {"fsync", "fsync_dir", "flush"}
 COMPARISONS: dict[type[ast.cmpop], str] = {
-    **{ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="},
-    **{ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in"},
+    ast.Lt: "<=",
+    ast.LtE: "<",
+    ast.Gt: ">=",
+    ast.GtE: ">",
+    ast.Eq: "!=",
+    ast.NotEq: "==",
+    ast.Is: "is not",
+    ast.IsNot: "is",
+    ast.In: "not in",
+    ast.NotIn: "in",
 }
 OTHER_END = {"popleft": "pop", "appendleft": "append", "min": "max", "max": "min", "any": "all", "all": "any"}
 Block = list[ast.stmt]
@@ -150,9 +158,7 @@ class _Reader:
     def _edit(self, operator: str, span: tuple[int, int], after: str, statement: ast.stmt) -> Mutant:
         before = self.text[slice(*span)]
         refusal = self.raising or _refuses(statement)
-        return Mutant(
-            self.path, self.function, operator, before, after, *span, statement.lineno, self.around, refusal
-        )
+        return Mutant(self.path, self.function, operator, before, after, *span, statement.lineno, self.around, refusal)
 
     # -- statements
 
@@ -237,7 +243,7 @@ class _Reader:
         if statement.finalbody and not _only_text(statement.finalbody):
             # The same as long as nothing goes wrong and nothing returns early.
             start, end = self._span(statement)
-            last = statement.orelse or [h for h in statement.handlers] or statement.body
+            last = statement.orelse or list(statement.handlers) or statement.body
             keyword = self.text.index("finally:", self._span(last[-1])[1])
             text = self.text[start:keyword] + "if True:" + self.text[keyword + len("finally:") : end]
             if not statement.handlers:
@@ -264,14 +270,21 @@ class _Reader:
         if _is_effect(last):
             body = self.text[self._span(first)[0] : self._span(statement.body[-2])[1]]
             text = f"{header}{body}\n{indent}{self._source(last)}"
-            yield self._edit("moved after the section", self._span(statement), text.replace(inner + indent, inner), last)
+            yield self._edit(
+                "moved after the section", self._span(statement), text.replace(inner + indent, inner), last
+            )
 
     def _neighbours(self, first: ast.stmt, second: ast.stmt) -> Iterator[Mutant]:
         """Two statements exchanged: two effects, or one and what awaits.
 
         Not what prepares an object, and not a wake-up among statements that await nothing: whom it wakes runs later.
         """
-        if self.function.endswith("__init__") or _is_text(first) or _is_text(second) or not all(map(_is_simple, (first, second))):
+        if (
+            self.function.endswith("__init__")
+            or _is_text(first)
+            or _is_text(second)
+            or not all(map(_is_simple, (first, second)))
+        ):
             return
         awaits = _awaits(first), _awaits(second)
         effects = _is_effect(first), _is_effect(second)
@@ -403,7 +416,9 @@ def _is_effect(statement: ast.stmt) -> bool:
         value = statement.value.value if isinstance(statement.value, ast.Await) else statement.value
         return isinstance(value, ast.Call)
     if isinstance(statement, ast.Assign):
-        return any(isinstance(part, ast.Attribute | ast.Subscript) for target in statement.targets for part in _parts(target))
+        return any(
+            isinstance(part, ast.Attribute | ast.Subscript) for target in statement.targets for part in _parts(target)
+        )
     return isinstance(statement, ast.AugAssign | ast.Delete)
 
 

@@ -1,8 +1,8 @@
 """What was found out, kept in files: which statements each scenario and test runs, and what became of each mutant.
 
-Everything is kept under the digest of the sources that it rests on, so that an interrupted run goes on where it was, and
-an edit asks again only about what it may have changed: what a scenario said rests on the library, the explorer and the
-machines, what a test said also on its own file and on what stands beside the tests.
+Everything is kept under the digest of the sources that it rests on, so that an interrupted run goes on where it was,
+and an edit asks again only about what it may have changed: what a scenario said rests on the library, the explorer and
+the machines, what a test said also on its own file and on what stands beside the tests.
 """
 
 from __future__ import annotations
@@ -36,13 +36,18 @@ class Judged:
     scenario: str = ""
     test: str = ""
     why: str = ""
-    timeouts: list[str] = field(default_factory=list)
-    """What took more than twenty times as long as without the edit."""
+    timeout: str = ""
+    """What took more than twenty times as long as without the edit: a hang."""
     asked: list[str] = field(default_factory=list)
     """Scenarios and tests that run the line and let the edit pass."""
     not_asked: list[str] = field(default_factory=list)
     """Those for which there was no time."""
     seconds: float = 0.0
+
+    @property
+    def noticed(self) -> bool:
+        """Whether anybody did, by more than a count."""
+        return bool(self.scenario or self.test or self.timeout)
 
     @property
     def noticed_by(self) -> str:
@@ -51,7 +56,7 @@ class Judged:
             return "scenarios"
         if self.test:
             return "tests"
-        if self.timeouts:
+        if self.timeout:
             return "timeout"
         return "counts" if self.counted else "nothing"
 
@@ -107,13 +112,16 @@ class Store:
         stale = {file for file, digest in kept["files"].items() if digest != self.of_test_file(file)}
         if file_of(judged.test) in stale:
             judged.test = judged.why = ""
-        for names in (judged.asked, judged.timeouts, judged.not_asked):
+        if file_of(judged.timeout) in stale:
+            judged.timeout = judged.why = ""
+        for names in (judged.asked, judged.not_asked):
             names[:] = [name for name in names if file_of(name) not in stale]
         return judged
 
     def keep_judged(self, judged: Judged) -> None:
         """Keep what became of a mutant."""
-        files = {file_of(name) for name in (*judged.asked, *judged.timeouts, *judged.not_asked, judged.test)} - {""}
+        names = (*judged.asked, *judged.not_asked, judged.test, judged.timeout)
+        files = {file_of(name) for name in names} - {""}
         digests = {file: self.of_test_file(file) for file in sorted(files)}
         write(self._file(judged.key), {"library": self.library, "files": digests, "judged": asdict(judged)})
 
@@ -127,7 +135,9 @@ def test_files(root: Path) -> list[str]:
     reaching = {name for name, modules in imports.items() if "impl" in modules}
     while more := {name for name, modules in imports.items() if modules & reaching} - reaching:
         reaching |= more
-    return sorted(f"{name}.py" for name in reaching if name.startswith("test_") and not name.startswith(OF_THE_SCENARIOS))
+    return sorted(
+        f"{name}.py" for name in reaching if name.startswith("test_") and not name.startswith(OF_THE_SCENARIOS)
+    )
 
 
 def file_of(test: str) -> str:
