@@ -6,7 +6,7 @@ first that fails ends it. A scenario notices when a schedule fails: when only it
 that is told apart, for whoever changes the program on purpose pins them anew. A hang is told apart too.
 
     python bench/library_mutants.py --sample 100 --seed 1
-    python bench/library_mutants.py --list --module impl/permits.py
+    python bench/library_mutants.py --list --module impl/run/permits.py
     python bench/library_mutants.py --resume build/mutants            the whole, going on where it stopped
 
 Survivors are compared with `tests/library_survivors.md`, which says of each why it stays. On demand: a sample of a

@@ -31,7 +31,7 @@ def search(names: Sequence[str], tell: Tell, until_noticed: bool, ran: Callable[
     """
     tell({"kind": "begin", "what": "import"})
     from interleavings import explore
-    from interleavings.follower import Coverage
+    from interleavings.correspondence.follower import Coverage
     from interleavings.scenarios import scenario_named
 
     for name in names:

@@ -10,24 +10,27 @@ GROUPS: dict[str, tuple[str, ...]] = {
         f"impl/barrier/{name}.py"
         for name in ("admission", "asyncio_barrier", "asyncio_sections", "cut", "detached", "front_end", "section")
     ),
-    "ledger": tuple(f"impl/{name}.py" for name in ("accounts", "ledger", "loader", "pending_groups", "seen_out")),
-    "buffer": ("impl/buffer.py", "impl/group_index.py", "impl/slots.py"),
-    "permits": ("impl/permits.py", "impl/wakeup.py"),
-    "samplers": ("impl/samplers/*.py",),
-    "spares": ("impl/controller/replacement.py", "impl/spare_pool.py"),
+    "ledger": (
+        *(f"impl/run/{name}.py" for name in ("accounts", "ledger", "pending_groups")),
+        "impl/loaders/prompt_loader.py",
+    ),
+    "buffer": ("impl/run/buffer.py", "impl/run/slots.py"),
+    "permits": ("impl/run/permits.py", "impl/waiting.py"),
+    "samplers": ("impl/run/samplers/*.py",),
+    "spares": ("impl/controller/replacement.py", "impl/run/spare_pool.py"),
     "pumps": (
         "impl/steps.py",
         *(f"impl/controller/{name}.py" for name in ("generation", "progress", "rollout_pump", "train_pump")),
     ),
     "checkpointing": tuple(
-        f"impl/checkpointing/{name}.py"
+        f"impl/checkpoint/{name}.py"
         for name in (
             *("artifacts", "capture", "checkpointer", "documents", "ledger_documents", "participants"),
             *("pending", "publication", "restoring", "trainer_only", "writer_thread"),
         )
     ),
     "restore checks": tuple(
-        f"impl/checkpointing/{name}.py" for name in ("checks", "file_checks", "ownership", "refusals", "validation")
+        f"impl/checkpoint/{name}.py" for name in ("checks", "file_checks", "ownership", "refusals", "validation")
     ),
     "store": ("impl/store/*.py",),
     "leases": ("impl/leases/*.py",),

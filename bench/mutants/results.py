@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-LIBRARY = ("impl", "interleavings", "spec")
+LIBRARY = ("cleancut_leaf", "impl", "interleavings", "spec")
 OF_THE_SCENARIOS = ("test_scenario", "test_library_mutants", "test_library_edits")
 """Tests that search the scenarios, whose word is asked for by itself, and those of this tool."""
 
