@@ -185,7 +185,7 @@ recorder = Recorder(store, place, lambda text: None)
 recorder.record(float("inf"))
 court = Court(store, place, recorder.judges(0), 60.0)
 found = {}
-for mutant in mutants_of("impl/permits.py", (root / "impl/permits.py").read_text()):
+for mutant in mutants_of("impl/waiting.py", (root / "impl/waiting.py").read_text()):
     one = court.judge(mutant, store.judged(mutant.key))
     store.keep_judged(one)
     assert store.judged(mutant.key) == one
@@ -201,9 +201,9 @@ def test_a_test_notices_a_wrong_line_and_an_edit_without_consequence_survives(tm
     (root / "tests").mkdir()
     (root / "impl/__init__.py").write_text("")
     text = "def left(free, taken):\n    if taken > free:\n        taken = free\n    free -= taken\n    return free\n"
-    (root / "impl/permits.py").write_text(text)
+    (root / "impl/waiting.py").write_text(text)
     (root / "tests/test_left.py").write_text(
-        "from impl.permits import left\n\n\ndef test_left():\n    assert (left(3, 2), left(1, 5)) == (1, 0)\n"
+        "from impl.waiting import left\n\n\ndef test_left():\n    assert (left(3, 2), left(1, 5)) == (1, 0)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "bench")}
     command = [sys.executable, "-c", JUDGE, str(root), str(tmp_path)]
@@ -216,7 +216,7 @@ def test_a_test_notices_a_wrong_line_and_an_edit_without_consequence_survives(tm
         "left out: free -= taken -> pass": "tests",
         "counts the other way: free -= taken -> free += taken": "tests",
     }
-    assert (root / "impl/permits.py").read_text() == text, "a mutant was written into the tree"
+    assert (root / "impl/waiting.py").read_text() == text, "a mutant was written into the tree"
 
 
 def stale_rows(text: str) -> list[str]:
