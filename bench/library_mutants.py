@@ -54,7 +54,7 @@ def table_of(judged: Sequence[Judged]) -> str:
     for one in judged:
         groups[one.group].append(one)
     head = ("group", "mutants", *COLUMNS, "by check", "refusals")
-    lines = [head]
+    lines: list[tuple[str, ...]] = [head]
     for name in (*(name for name in GROUPS if name in groups), "all"):
         these = list(judged) if name == "all" else groups[name]
         by = [sum(one.noticed_by == column for one in these) for column in COLUMNS]

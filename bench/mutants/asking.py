@@ -59,7 +59,7 @@ def search(names: Sequence[str], tell: Tell, until_noticed: bool, ran: Callable[
                 verdict == "holds" and pinned and (result.states, result.schedules) != (pinned.states, pinned.schedules)
             ):
                 verdict, why = "counts", f"{result.states} states, {result.schedules} schedules"
-        message = {"kind": "scenario", "what": name, "verdict": verdict, "why": why[:300]}
+        message: dict[str, Any] = {"kind": "scenario", "what": name, "verdict": verdict, "why": why[:300]}
         message["seconds"] = round(time.perf_counter() - started, 2)
         if ran is not None:
             message["ran"] = ran()
@@ -111,4 +111,7 @@ def run_tests(chosen: Sequence[str], tell: Tell, until_noticed: bool, ran: Calla
 
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *(["-x"] if until_noticed else [])]
     tell({"kind": "begin", "what": "collection"})
-    pytest.main([*options, *chosen, "-m", f"not ({NOT_ASKED})"], plugins=[Told()])
+    status = pytest.main([*options, *chosen, "-m", f"not ({NOT_ASKED})"], plugins=[Told()])
+    if status == pytest.ExitCode.USAGE_ERROR:
+        # A name that holds, say, the path of this copy: nothing ran, which is nobody's notice.
+        tell({"kind": "not found", "what": "collection"})

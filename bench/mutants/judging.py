@@ -213,12 +213,15 @@ class Court:
         waiting = {judge.name: judge for judge in judges}
         while waiting and not judged.noticed:
             names = list(waiting)
-            for message in self._child(lambda tell, names=names: work(names, tell, True)):  # type: ignore[misc]
+            for message in self._child(lambda tell, names=names: work(names, tell, True)):
                 kind, what = message["kind"], message["what"]
                 if kind in ("scenario", "test"):
                     self._heard(judged, message, waiting.pop(what, None))
                 elif kind == "timeout":
                     judged.timeout, judged.why = what, "hangs"
+                    waiting = {}
+                elif kind == "not found":
+                    judged.not_asked += waiting
                     waiting = {}
                 elif kind == "end":
                     # Nothing is left unsaid by a process that lives to its end.

@@ -243,7 +243,7 @@ class _Reader:
         if statement.finalbody and not _only_text(statement.finalbody):
             # The same as long as nothing goes wrong and nothing returns early.
             start, end = self._span(statement)
-            last = statement.orelse or list(statement.handlers) or statement.body
+            last: Sequence[ast.AST] = statement.orelse or statement.handlers or statement.body
             keyword = self.text.index("finally:", self._span(last[-1])[1])
             text = self.text[start:keyword] + "if True:" + self.text[keyword + len("finally:") : end]
             if not statement.handlers:
