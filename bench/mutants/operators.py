@@ -277,10 +277,12 @@ class _Reader:
     def _neighbours(self, first: ast.stmt, second: ast.stmt) -> Iterator[Mutant]:
         """Two statements exchanged: two effects, or one and what awaits.
 
-        Not what prepares an object, and not a wake-up among statements that await nothing: whom it wakes runs later.
+        Not what prepares an object, not two refusals (a call that is wrong twice gets the other error), and not a
+        wake-up among statements that await nothing: whom it wakes runs later.
         """
         if (
             self.function.endswith("__init__")
+            or (_refuses(first) and _refuses(second))
             or _is_text(first)
             or _is_text(second)
             or not all(map(_is_simple, (first, second)))
