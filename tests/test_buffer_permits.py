@@ -145,6 +145,13 @@ def test_more_places_than_permits_are_refused_whole() -> None:
     assert (pool.free, pool.placed) == (2, 0)
 
 
+def test_as_many_places_as_permits_fit() -> None:
+    """A buffer that was full when it was saved is restored into one of its own size."""
+    pool = PermitPool(2, "test")
+    pool.take_places(2)
+    assert (pool.free, pool.placed) == (0, 2)
+
+
 @pytest.mark.parametrize("capacity", [0, -1, 1.5, True, None])
 def test_a_wrong_capacity_is_refused(capacity: object) -> None:
     """Zero permits would be a run that never starts."""
