@@ -14,11 +14,12 @@ import marshal
 import random
 from collections.abc import Callable
 from functools import cache
-from threading import get_ident
+from threading import get_ident, main_thread
 from typing import TYPE_CHECKING, Any
 
 from .errors import Unwalkable
 from .loop import ExplorerHandle, key_of
+from .outside import finalizers_since
 from .tasks import STEP_WRAPPER, ExplorerTask, stepped_task
 from .walkers import Walk, describe, find_path
 
@@ -78,8 +79,11 @@ def _walk_for(run: Run) -> Walk:
 
 
 def walk_of(run: Run) -> Walk:
-    """Begin a reading of the state a run is in."""
+    """Begin a reading of the state a run is in. Raises `Unwalkable` when something outside of the run was changed."""
+    outside = run.outside
+    outside.refuse_changes(declared=run.declared)
     walk = Walk(run.loop.now, run.base_context, run.declared, run.subject.horizon)
+    walk.memo.update(outside.constants)
     walk.hashed = run.loop.hashed_futures > 0
     walk.requests = "requests" in run.rules.sights
     return walk
@@ -107,6 +111,14 @@ def shared_roots(run: Run) -> list[Any]:
         roots.append(random.getstate())
     if loop.hashed_futures:
         roots.append(loop.hashed_futures)
+    if len(vars(loop)) > loop.own:
+        roots += ["on the loop", loop.attributes_of_the_program()]
+    thread = vars(main_thread())
+    if len(thread) > len(run.outside.thread):
+        roots += ["on the thread", {name: held for name, held in thread.items() if name not in run.outside.thread}]
+    finalizers = finalizers_since(run.first_finalizer)
+    if finalizers:
+        roots += ["finalizers", finalizers]
     roots.append(loop.get_task_factory())
     roots.append(loop.get_exception_handler())
     state = run.state

@@ -9,6 +9,11 @@ from __future__ import annotations
 
 import _thread
 import asyncio
+import atexit
+import builtins
+import codecs
+import importlib
+import io
 import logging
 import os
 import random
@@ -25,6 +30,7 @@ from typing import Any
 
 from .errors import ExplorerUsageError
 from .loop import ExplorerLoop
+from .outside import Outside, logged
 from .refusals import DEFINING_MODULES
 from .tasks import ExplorerTask
 
@@ -32,6 +38,8 @@ _CLOCK = "Use the loop's virtual time (asyncio.sleep, loop.time()) or pass the c
 _CHANCE = "Use random.Random(seed), or pass the value in"
 _THREAD = "Hand the work to asyncio.to_thread or run_in_executor: there it becomes a choice"
 _OUTSIDE = "Put a fake behind an interface of your own"
+_FILES = "A file outlives the run and is no part of its state: put a fake behind an interface of your own"
+_PROCESS = "It changes all of the process, which is no part of a state: do it before the search"
 
 _CLOCKS = (
     "time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time",
@@ -45,6 +53,23 @@ _MODULE_RANDOM = (
     "shuffle", "triangular", "uniform", "vonmisesvariate", "weibullvariate",
 )  # fmt: skip
 _SECRETS = ("choice", "randbelow", "randbits", "token_bytes", "token_hex", "token_urlsafe")
+# What changes files, or the place in one that is open. Who only asks (`stat`, `listdir`) sees what no run changes.
+_FILE_CALLS = (
+    "open", "read", "readv", "pread", "preadv", "write", "writev", "pwrite", "pwritev", "lseek", "ftruncate",
+    "truncate", "mkdir", "rmdir", "remove", "unlink", "rename", "replace", "link", "symlink", "mkfifo", "mknod",
+    "chmod", "fchmod", "lchmod", "chown", "fchown", "lchown", "utime", "setxattr", "removexattr", "sendfile",
+    "copy_file_range", "splice", "posix_fallocate", "pipe", "pipe2", "dup", "dup2", "openpty", "memfd_create",
+    "eventfd", "eventfd_read", "eventfd_write", "lockf", "set_blocking", "set_inheritable",
+)  # fmt: skip
+_PROCESS_CALLS = (
+    "putenv", "unsetenv", "chdir", "fchdir", "chroot", "umask", "nice", "setpriority", "sched_setaffinity",
+    "sched_setscheduler", "sched_setparam", "setuid", "setgid", "seteuid", "setegid", "setreuid", "setregid",
+    "setresuid", "setresgid", "setgroups", "setsid", "setpgid", "kill", "killpg", "abort", "_exit", "execv", "execve",
+    "register_at_fork",
+)  # fmt: skip
+_SIGNALS = (
+    "signal", "setitimer", "alarm", "pthread_sigmask", "set_wakeup_fd", "siginterrupt", "raise_signal", "pthread_kill",
+)  # fmt: skip
 _GROUPS: tuple[tuple[Any, str, tuple[str, ...], str], ...] = (
     (time, "time", _CLOCKS, _CLOCK),
     (time, "time", tuple(name.removeprefix("time.") for name in _CLOCKS_BY_DEFAULT), _CLOCK),
@@ -54,7 +79,15 @@ _GROUPS: tuple[tuple[Any, str, tuple[str, ...], str], ...] = (
     (uuid, "uuid", ("uuid1", "uuid4"), _CHANCE),
     (os, "os", ("urandom", "getrandom"), _CHANCE),
     (os, "os", ("fork", "forkpty", "posix_spawn", "posix_spawnp", "system"), _OUTSIDE),
-    (signal, "signal", ("signal",), _OUTSIDE),
+    (signal, "signal", _SIGNALS, _PROCESS),
+    (os, "os", _FILE_CALLS, _FILES),
+    (os, "os", _PROCESS_CALLS, _PROCESS),
+    (time, "time", ("tzset", "clock_settime"), _PROCESS),
+    (socket, "socket", ("setdefaulttimeout",), _PROCESS),
+    (atexit, "atexit", ("register", "unregister"), _PROCESS),
+    (codecs, "codecs", ("register", "unregister", "register_error"), _PROCESS),
+    (asyncio, "asyncio", ("set_event_loop",), _PROCESS),
+    (builtins, "builtins", ("input",), _OUTSIDE),
     (threading.Thread, "threading.Thread", ("start",), _THREAD),
     (_thread, "_thread", ("start_new_thread",), _THREAD),
     (threading.Condition, "threading.Condition", ("wait",), _THREAD),
@@ -63,8 +96,28 @@ _GROUPS: tuple[tuple[Any, str, tuple[str, ...], str], ...] = (
 
 # Callers whose clocks and random numbers cannot choose the program's next step.
 _LET_THROUGH = frozenset({"asyncio", "importlib", "linecache", "logging", "numpy", "tempfile", "torch", "warnings"})
+# For files they can: only reading source text, and a handler that was there before and opens its file late.
+_LET_THROUGH_TO_FILES = frozenset({"asyncio", "importlib", "linecache", "logging", "tokenize", "warnings", "weakref"})
 # What it calls makes a record of a log, whosever it is: Ray, once imported, notes the time in each.
 _MAKES_RECORDS = logging.Logger.makeRecord.__code__
+
+
+def _module(name: str) -> Any:
+    """Return a module that not every Python has."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+sqlite3 = _module("sqlite3")
+_ALSO_IN = (
+    (_module("posix"), "os", _FILE_CALLS, _FILES),
+    (_module("posix"), "os", _PROCESS_CALLS, _PROCESS),
+    (_module("_gdbm"), "dbm", ("open",), _FILES),
+    (_module("_dbm"), "dbm", ("open",), _FILES),
+    (_module("_posixshmem"), "shared_memory", ("shm_open", "shm_unlink"), _OUTSIDE),
+)
 
 
 class Fence:
@@ -74,12 +127,13 @@ class Fence:
 
     def __init__(self, allow: tuple[str, ...] = ()) -> None:
         self.loop: ExplorerLoop | None = None
+        self.outside: Outside | None = None
         self.interrupted = False  # a KeyboardInterrupt came out of a step: the program's own, or somebody's Ctrl-C
         self._allow = frozenset(allow)
         self._thread = threading.get_ident()
         self._saved: list[tuple[Any, str, bool, Any]] = []
         self._random_state: Any = None
-        known = {name for _, _, name, _ in _targets()} | {"random.seed", "random.Random"}
+        known = {name for _, _, name, _ in _targets()} | {"random.seed", "random.Random", "open", "sqlite3.connect"}
         unknown = sorted(self._allow - known)
         if unknown:
             raise ExplorerUsageError(
@@ -111,6 +165,19 @@ class Fence:
         self._replace(asyncio, "as_completed", self._in_order(asyncio.as_completed))
         for shown in ("when", "__repr__"):
             self._replace(asyncio.Timeout, shown, self._showing_time(getattr(asyncio.Timeout, shown)))
+        self._replace(asyncio.Timeout, "__init__", self._given_a_time(asyncio.Timeout.__init__, "timeout"))
+        self._replace(asyncio.Timeout, "reschedule", self._given_a_time(asyncio.Timeout.reschedule, "__aenter__"))
+        for name in ("setLevel", "addHandler", "removeHandler", "addFilter", "removeFilter"):
+            self._replace(logging.Logger, name, self._noting(getattr(logging.Logger, name)))
+        if "open" not in self._allow:
+            opening = self._opening(builtins.open)
+            self._replace(builtins, "open", opening)
+            self._replace(io, "open", opening)
+        if sqlite3 is not None and "sqlite3.connect" not in self._allow:
+            connecting = self._connecting(sqlite3.connect)
+            self._replace(sqlite3, "connect", connecting)
+            self._replace(sqlite3.dbapi2, "connect", connecting)
+        self._replace(random, "setstate", self._setting_state(random.setstate))
         self._replace(random, "seed", self._seeding(random.seed))
         self._replace(random.Random, "seed", self._instance_seeding(random.Random.seed))
 
@@ -132,6 +199,7 @@ class Fence:
     def _guard(self, original: Callable[..., Any], name: str, instead: str) -> Callable[..., Any]:
         module_random = name.startswith("random.") and "Random" not in name
         given_at = _CLOCKS_BY_DEFAULT.get(name)
+        through = _LET_THROUGH_TO_FILES if instead in (_FILES, _PROCESS) else _LET_THROUGH
 
         def guarded(*args: Any, **options: Any) -> Any:
             loop = self.loop
@@ -140,7 +208,7 @@ class Fence:
                 and threading.get_ident() == self._thread
                 and not (module_random and loop.random_seeded)
                 and not (given_at is not None and len(args) > given_at and args[given_at] is not None)
-                and _is_the_programs(sys._getframe(1))
+                and _is_the_programs(sys._getframe(1), through)
             ):
                 loop.refuse(name, instead)
             return original(*args, **options)
@@ -149,6 +217,65 @@ class Fence:
         guarded.__qualname__ = getattr(original, "__qualname__", name)
         guarded.__doc__ = original.__doc__
         return guarded
+
+    def _opening(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Refuse `open` for writing. A file that is only read is what no run changes, unless it is held open."""
+
+        def open(file: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
+            loop = self.loop
+            writes = loop is not None and not set("wax+").isdisjoint(mode)
+            if writes and _is_the_programs(sys._getframe(1), _LET_THROUGH_TO_FILES):
+                loop.refuse("open", _FILES)
+            return original(file, mode, *args, **options)
+
+        return open
+
+    def _connecting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Refuse a database that is more than the memory of one connection."""
+
+        def connect(database: Any, *args: Any, **options: Any) -> Any:
+            if self.loop is not None and database != ":memory:":
+                self.loop.refuse("sqlite3.connect", _FILES)
+            return original(database, *args, **options)
+
+        return connect
+
+    def _given_a_time(self, original: Callable[..., Any], relative: str) -> Callable[..., Any]:
+        """Note that a deadline is a given time, as `timeout_at` takes it: whether it is near is a look at the clock.
+
+        `relative` is the function of `asyncio.timeouts` that gives a distance from now.
+        """
+
+        def given(timeout: Any, when: float | None) -> Any:
+            loop = self.loop
+            if loop is not None and when is not None:
+                code = sys._getframe(1).f_code
+                if code.co_name != relative or code.co_filename != asyncio.timeouts.__file__:
+                    loop.given(when, f"asyncio.Timeout({when!r})")
+            return original(timeout, when)
+
+        return given
+
+    def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Note what a logger was before the program changes it: one with a name for all outlives the run."""
+
+        def changing(logger: logging.Logger, *args: Any) -> Any:
+            registered = logging.root.manager.loggerDict.get(logger.name) is logger or logger is logging.root
+            if registered and self.loop is not None and self.outside is not None and _is_the_programs(sys._getframe(1)):
+                self.outside.loggers.setdefault(logger, logged(logger))
+            return original(logger, *args)
+
+        return changing
+
+    def _setting_state(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A state that is put back makes the module's functions repeatable, as a seed does."""
+
+        def setstate(state: Any) -> None:
+            if self.loop is not None:
+                self.loop.random_seeded = True
+            original(state)
+
+        return setstate
 
     def _in_order(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Make `as_completed` start its coroutines in the order given; asyncio goes through a set of addresses."""
@@ -213,7 +340,7 @@ class Fence:
 
 def _targets() -> Iterator[tuple[Any, str, str, str]]:
     """List what is replaced: owner, attribute, the name in messages and in `allow`, and what to do instead."""
-    for owner, prefix, names, instead in _GROUPS:
+    for owner, prefix, names, instead in (*_GROUPS, *_ALSO_IN):
         for name in names:
             if hasattr(owner, name):  # not every platform and version has every one of them
                 yield owner, name, f"{prefix}.{name}", instead
@@ -221,7 +348,7 @@ def _targets() -> Iterator[tuple[Any, str, str, str]]:
     yield subprocess.Popen, "__init__", "subprocess.Popen", _OUTSIDE
 
 
-def _is_the_programs(frame: Any) -> bool:
+def _is_the_programs(frame: Any, through: frozenset[str] = _LET_THROUGH) -> bool:
     """Say whether this call comes from the program: not from a library let through, nor from within an import."""
     while frame is not None:
         package = frame.f_globals.get("__name__", "").partition(".")[0]
@@ -230,7 +357,7 @@ def _is_the_programs(frame: Any) -> bool:
         frame = frame.f_back
     else:
         return False
-    if package in _LET_THROUGH or (frame.f_back is not None and frame.f_back.f_code is _MAKES_RECORDS):
+    if package in through or (frame.f_back is not None and frame.f_back.f_code is _MAKES_RECORDS):
         return False
     while frame is not None:
         name: str = frame.f_globals.get("__name__", "")

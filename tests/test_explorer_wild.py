@@ -12,7 +12,7 @@ import pytest
 from explorer_wild_scripts import OPERATIONS, Wild, wild_program, wild_scripts
 from test_explorer_soundness import LoopWithoutThreads, stock_outcome
 
-from interleavings import Subject, explore, readers, replay, search, walkers
+from interleavings import Subject, explore, readers, replay, search
 
 LARGEST = 120
 """States of the largest program that is compared; its schedules are then enumerated up to five times as many."""
@@ -177,5 +177,5 @@ def test_comparison_finds_what_a_reader_leaves_out(monkeypatch: pytest.MonkeyPat
     """Control: a deque without its greatest length."""
     scripts = [["keep length_of_a_deque"], ["pulse"]]
     assert difference(scripts) is None
-    monkeypatch.setitem(walkers._handlers, deque, readers._list)
+    monkeypatch.setattr(readers, "_maxlen", lambda value: None)
     assert difference(scripts) is not None
