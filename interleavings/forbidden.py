@@ -24,13 +24,15 @@ import subprocess
 import sys
 import threading
 import time
+import types
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .errors import ExplorerUsageError
+from .kept import is_a_users
 from .loop import ExplorerLoop
-from .outside import Outside, logged
+from .outside import Outside
 from .refusals import DEFINING_MODULES
 from .tasks import ExplorerTask
 
@@ -87,11 +89,30 @@ _GROUPS: tuple[tuple[Any, str, tuple[str, ...], str], ...] = (
     (atexit, "atexit", ("register", "unregister"), _PROCESS),
     (codecs, "codecs", ("register", "unregister", "register_error"), _PROCESS),
     (asyncio, "asyncio", ("set_event_loop",), _PROCESS),
+    (sys, "sys", ("set_asyncgen_hooks", "set_coroutine_origin_tracking_depth", "setdlopenflags"), _PROCESS),
+    (threading, "threading", ("settrace", "setprofile", "stack_size"), _PROCESS),
+    (logging, "logging", ("addLevelName", "setLoggerClass", "setLogRecordFactory", "captureWarnings"), _PROCESS),
     (builtins, "builtins", ("input",), _OUTSIDE),
     (threading.Thread, "threading.Thread", ("start",), _THREAD),
     (_thread, "_thread", ("start_new_thread",), _THREAD),
     (threading.Condition, "threading.Condition", ("wait",), _THREAD),
     (asyncio, "asyncio", ("run_coroutine_threadsafe",), _THREAD),
+)
+
+# The same, of modules that a program has to import first: their tables are their own.
+_OF_LOADED: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("calendar", ("setfirstweekday",)),
+    ("copyreg", ("pickle", "constructor", "add_extension", "remove_extension", "clear_extension_cache")),
+    ("csv", ("field_size_limit", "register_dialect", "unregister_dialect")),
+    ("ctypes", ("set_errno",)),
+    ("faulthandler", ("enable", "disable", "register", "unregister", "dump_traceback_later")),
+    ("mimetypes", ("add_type",)),
+    ("readline", ("add_history", "clear_history", "set_completer", "parse_and_bind")),
+    ("resource", ("setrlimit", "prlimit")),
+    ("sqlite3", ("register_adapter", "register_converter", "enable_callback_tracebacks")),
+    ("tracemalloc", ("start", "stop", "clear_traces")),
+    ("urllib.request", ("install_opener",)),
+    ("xml.etree.ElementTree", ("register_namespace",)),
 )
 
 # Callers whose clocks and random numbers cannot choose the program's next step.
@@ -167,12 +188,11 @@ class Fence:
             self._replace(asyncio.Timeout, shown, self._showing_time(getattr(asyncio.Timeout, shown)))
         self._replace(asyncio.Timeout, "__init__", self._given_a_time(asyncio.Timeout.__init__, "timeout"))
         self._replace(asyncio.Timeout, "reschedule", self._given_a_time(asyncio.Timeout.reschedule, "__aenter__"))
-        for name in ("setLevel", "addHandler", "removeHandler", "addFilter", "removeFilter"):
-            self._replace(logging.Logger, name, self._noting(getattr(logging.Logger, name)))
         if "open" not in self._allow:
             opening = self._opening(builtins.open)
             self._replace(builtins, "open", opening)
             self._replace(io, "open", opening)
+            self._replace(io, "FileIO", self._opening_raw(io.FileIO))
         if sqlite3 is not None and "sqlite3.connect" not in self._allow:
             connecting = self._connecting(sqlite3.connect)
             self._replace(sqlite3, "connect", connecting)
@@ -180,6 +200,7 @@ class Fence:
         self._replace(random, "setstate", self._setting_state(random.setstate))
         self._replace(random, "seed", self._seeding(random.seed))
         self._replace(random.Random, "seed", self._instance_seeding(random.Random.seed))
+        self._replace_in_modules()
 
     def __exit__(self, *exception: object) -> None:
         for owner, attribute, own, value in reversed(self._saved):
@@ -195,6 +216,19 @@ class Fence:
         own = attribute in vars(owner)
         self._saved.append((owner, attribute, own, vars(owner).get(attribute)))
         setattr(owner, attribute, replacement)
+
+    def _replace_in_modules(self) -> None:
+        """Put the replacements where a module of the user's has a name of its own for one: `from os import remove`."""
+        instead = {
+            id(original): vars(owner)[attribute]
+            for owner, attribute, own, original in self._saved
+            if own and issubclass(type(owner), types.ModuleType)
+        }
+        for module in list(sys.modules.values()):
+            if is_a_users(module):
+                for name, held in list(vars(module).items()):
+                    if id(held) in instead:
+                        self._replace(module, name, instead[id(held)])
 
     def _guard(self, original: Callable[..., Any], name: str, instead: str) -> Callable[..., Any]:
         module_random = name.startswith("random.") and "Random" not in name
@@ -222,13 +256,31 @@ class Fence:
         """Refuse `open` for writing. A file that is only read is what no run changes, unless it is held open."""
 
         def open(file: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
-            loop = self.loop
-            writes = loop is not None and not set("wax+").isdisjoint(mode)
-            if writes and _is_the_programs(sys._getframe(1), _LET_THROUGH_TO_FILES):
-                loop.refuse("open", _FILES)
+            self._refuse_unless_it_only_reads(file, mode, sys._getframe(1))
             return original(file, mode, *args, **options)
 
         return open
+
+    def _opening_raw(self, original: Any) -> Any:
+        """Refuse the class behind `open` in the same way."""
+
+        class Raw(type):
+            def __instancecheck__(cls, one: Any) -> bool:
+                return isinstance(one, original)
+
+        class FileIO(original, metaclass=Raw):  # type: ignore[misc]
+            def __init__(of, file: Any, mode: str = "r", *args: Any, **options: Any) -> None:
+                self._refuse_unless_it_only_reads(file, mode, sys._getframe(1))
+                super().__init__(file, mode, *args, **options)
+
+        return FileIO
+
+    def _refuse_unless_it_only_reads(self, file: Any, mode: str, caller: Any) -> None:
+        loop, outside = self.loop, self.outside
+        if loop is None or outside is None or not _is_the_programs(caller, _LET_THROUGH_TO_FILES):
+            return
+        if not set("wax+").isdisjoint(mode) or not outside.reads(file):
+            loop.refuse("open", _FILES)
 
     def _connecting(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Refuse a database that is more than the memory of one connection."""
@@ -255,17 +307,6 @@ class Fence:
             return original(timeout, when)
 
         return given
-
-    def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Note what a logger was before the program changes it: one with a name for all outlives the run."""
-
-        def changing(logger: logging.Logger, *args: Any) -> Any:
-            registered = logging.root.manager.loggerDict.get(logger.name) is logger or logger is logging.root
-            if registered and self.loop is not None and self.outside is not None and _is_the_programs(sys._getframe(1)):
-                self.outside.loggers.setdefault(logger, logged(logger))
-            return original(logger, *args)
-
-        return changing
 
     def _setting_state(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """A state that is put back makes the module's functions repeatable, as a seed does."""
@@ -344,6 +385,10 @@ def _targets() -> Iterator[tuple[Any, str, str, str]]:
         for name in names:
             if hasattr(owner, name):  # not every platform and version has every one of them
                 yield owner, name, f"{prefix}.{name}", instead
+    for module, names in _OF_LOADED:
+        for name in names:
+            if hasattr(sys.modules.get(module), name):
+                yield sys.modules[module], name, f"{module}.{name}", _PROCESS
     yield socket.socket, "__init__", "socket.socket", _OUTSIDE
     yield subprocess.Popen, "__init__", "subprocess.Popen", _OUTSIDE
 
