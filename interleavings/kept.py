@@ -12,6 +12,7 @@ import contextvars
 import dis
 import functools
 import gc
+import itertools
 import logging
 import os
 import random
@@ -45,16 +46,20 @@ _LIBRARIES = tuple({
 })  # fmt: skip
 
 Look: TypeAlias = Callable[[], Iterable[Any]]
-Thing: TypeAlias = tuple[str, Look, bool]
-"""A name in words, how to look at it, and whether that gives names and then as many values."""
+Thing: TypeAlias = tuple[str, Look, Look | None]
+"""A name in words, how to look at it, and what gives a name for each part of that."""
 
 Cache: TypeAlias = tuple[str, Any, Any]
 """The name of a function, its `lru_cache`, and what that said of itself."""
 
 
-def items(held: Any) -> tuple[Any, ...]:
-    """Return the names in a dictionary or the namespace of a class, and then the values."""
-    return (*held, *held.values())
+def _items(held: Any) -> tuple[Any, ...]:
+    """Return the values in a dictionary or the namespace of a class, and then the names."""
+    return (*held.values(), *held)
+
+
+def _names_of_items(held: Any) -> tuple[Any, ...]:
+    return (*held, *[("its name", one) for one in held])
 
 
 def logger_items(logger: logging.Logger) -> Iterable[Any]:
@@ -105,6 +110,8 @@ class WhatModulesKeep:
 
     def __init__(self) -> None:
         self.found: list[Thing] = []
+        self.of_libraries: list[Thing] = []
+        self._functions: list[types.FunctionType] = []
         self.read: list[Thing] = []
         self.caches: list[Cache] = []
         self._names: dict[int, tuple[Any, str, dict[str, None]]] = {}
@@ -129,9 +136,15 @@ class WhatModulesKeep:
     def things(self) -> list[Thing]:
         """Return what is compared by identity; globals of one module together."""
         for get, where, names in self._names.values():
-            self._keep(where, functools.partial(_values_of, get, tuple(names)), named=True)
+            self._keep(where, functools.partial(_values_of, get, tuple(names)), functools.partial(tuple, names))
         self._names.clear()
         return self.found
+
+    def functions(self) -> list[Thing]:
+        """Return what can be put into the place of functions."""
+        functions = self._functions
+        look = functools.partial(_parts_of, functions, [function.__dict__ for function in functions])
+        return [("function ", look, functools.partial(_names_of_parts, functions)), *self.of_libraries]
 
     def _go_on(self) -> None:
         while self._waiting:
@@ -159,7 +172,7 @@ class WhatModulesKeep:
         elif kind is property:
             self._waiting += [(where, part) for part in (value.fget, value.fset, value.fdel)]
         elif kind is functools.partial:
-            self._keep(where, lambda: (value.func, *value.args, *items(value.keywords)))
+            self._keep(where, lambda: (value.func, *value.args, *_items(value.keywords)))
             self._waiting += [(where, part) for part in (value.func, *value.args, *value.keywords.values())]
         elif kind is functools._lru_cache_wrapper:
             self._cache(where, value)
@@ -185,7 +198,7 @@ class WhatModulesKeep:
             self._keep(where, functools.partial(base.__iter__, value))
             self._waiting += [(where, one) for one in base.__iter__(value)]
         elif issubclass(kind, dict):
-            self._keep(where, lambda: (*dict.keys(value), *dict.values(value)), named=kind is dict)
+            self._keep(where, lambda: (*dict.keys(value), *dict.values(value)))
             self._waiting += [(f"{where}[...]", one) for one in (*dict.keys(value), *dict.values(value))]
         elif base is types.SimpleNamespace:
             self._attributes(where, attributes_of(value))
@@ -199,13 +212,13 @@ class WhatModulesKeep:
         slots = [(name, one) for of in mro_of(kind) for name, one in namespace_of(of).items()]
         members = [(name, one) for name, one in slots if type(one) is types.MemberDescriptorType]
         if members and base is object:
-            shown = functools.partial(_slots, value, [name for name, _ in members], [member for _, member in members])
-            self._keep(where, shown, named=True)
+            shown = functools.partial(_slots, value, [member for _, member in members])
+            self._keep(where, shown, lambda: [name for name, _ in members])
             self._waiting += [(where, one) for one in shown()]
         self._waiting.append((qualname_of(kind), kind))
 
     def _attributes(self, where: str, held: dict[str, Any]) -> None:
-        self._keep(where, functools.partial(items, held), named=True)
+        self._keep(where, functools.partial(_items, held), functools.partial(_names_of_items, held))
         self._waiting += [(f"{where}.{name}", one) for name, one in held.items()]
 
     def _reads(self, where: str, value: Any) -> bool:
@@ -219,15 +232,17 @@ class WhatModulesKeep:
             reading()
         except Unwalkable as error:
             raise Unwalkable(value, f"{where} is kept by a module, and {error.reason}") from None
-        self.read.append((where, reading, False))
+        self.read.append((where, reading, None))
         return True
 
     def _class(self, value: type) -> None:
         if not is_python_class(value):
             return
         held = namespace_of(value)
-        self._keep(f"class attribute {qualname_of(value)}", functools.partial(items, held), named=True)
-        if is_a_users(sys.modules.get(module_of(value))):
+        users = is_a_users(sys.modules.get(module_of(value)))
+        look = functools.partial(_items, held), functools.partial(_names_of_items, held)
+        (self.found if users else self.of_libraries).append((f"class attribute {qualname_of(value)}", *look))
+        if users:
             self._waiting += [(f"{qualname_of(value)}.{name}", one) for name, one in held.items()]
             self._waiting += [(qualname_of(base), base) for base in mro_of(value)[1:]]
             if is_python_class(type(value)):
@@ -241,13 +256,14 @@ class WhatModulesKeep:
 
     def _cache(self, where: str, value: Any) -> None:
         self.caches.append((where, value, value.cache_info()))
-        self._keep(f"attributes of {where}", functools.partial(items, value.__dict__), named=True)
-        self._waiting += [(where, one) for one in value.__dict__.values()]
+        self._attributes(where, value.__dict__)
         self._waiting += [(f"what {where} remembers", one) for one in _remembered(value)]
 
     def _function(self, function: types.FunctionType, *, cells: bool = True) -> None:
         name, held = function.__qualname__, function.__globals__
-        self._keep(f"function {name}", functools.partial(_parts_of, function))
+        self._functions.append(function)
+        if function.__kwdefaults__:
+            self._keep(f"a default of {name}", functools.partial(_items, function.__kwdefaults__))
         self._waiting += [(f"an attribute of {name}", one) for one in function.__dict__.values()]
         module = sys.modules.get(held.get("__name__", ""))
         if module is not None and vars(module) is held and not is_a_users(module):
@@ -277,8 +293,8 @@ class WhatModulesKeep:
                 known[name] = None
                 self._waiting.append((f"{where}.{name}", held.get(name)))
 
-    def _keep(self, name: str, look: Look, *, named: bool = False) -> None:
-        self.found.append((name, look, named))
+    def _keep(self, name: str, look: Look, names: Look | None = None) -> None:
+        self.found.append((name, look, names))
 
 
 _SHARED_GENERATOR: Any = random.getstate.__self__  # type: ignore[attr-defined]
@@ -294,10 +310,24 @@ _CONSTANT = frozenset({
 })  # fmt: skip
 
 
-def _parts_of(function: types.FunctionType) -> tuple[Any, ...]:
-    """Return what can be put into a function's place: its code, default values and attributes."""
-    keywords = function.__kwdefaults__ or {}
-    return (function.__code__, *(function.__defaults__ or ()), *items(keywords), *items(function.__dict__))
+_FUNCTION: dict[str, Any] = dict(vars(types.FunctionType))
+_PARTS = ("__code__", "__defaults__", "__kwdefaults__", "__dict__")
+_PART_OF = [_FUNCTION[name].__get__ for name in _PARTS]
+
+
+def _parts_of(functions: list[types.FunctionType], attributes: list[dict[str, Any]]) -> list[Any]:
+    """Return what can be put into the place of functions: their code, default values and attributes."""
+    found: list[Any] = []
+    for part in _PART_OF:
+        found += map(part, functions)
+    for held in attributes:
+        found += held.values()
+    return found
+
+
+def _names_of_parts(functions: list[types.FunctionType]) -> list[str]:
+    names = [f"{function.__qualname__}.{part}" for part in _PARTS for function in functions]
+    return names + [f"{function.__qualname__}.{name}" for function in functions for name in function.__dict__]
 
 
 def _content(cell: types.CellType) -> tuple[Any, ...]:
@@ -311,15 +341,15 @@ def _remembered(cache: Any) -> list[Any]:
     return [one for one in gc.get_referents(cache) if type(one) is not type and type(one) is not types.FunctionType]
 
 
-def _slots(value: Any, names: list[str], members: list[Any]) -> tuple[Any, ...]:
+def _slots(value: Any, members: list[Any]) -> list[Any]:
     found: list[Any] = []
     for member in members:
         try:
             found.append(member.__get__(value))
         except AttributeError:
             found.append(_slots)  # unset
-    return (*names, *found)
+    return found
 
 
 def _values_of(get: Callable[..., Any], names: tuple[str, ...]) -> Iterable[Any]:
-    return (*names, *[get(name, _values_of) for name in names])
+    return map(get, names, itertools.repeat(_values_of))

@@ -5,9 +5,10 @@ search it is noted; wherever a state is read it is looked at again, and a change
 verdict is then bounded. What is changed and put back within one step does no harm. Functions of the operating system
 are refused at the call instead (`forbidden.py`), since what they change cannot be looked at.
 
-What is compared by identity alone (modules, lists of the interpreter, all that the program's own modules keep) is
-looked at in every state: the pointers are one piece of memory, compared at once. What has to be asked for (the locale,
-loggers, generators of random numbers) is looked at in the first `_WHOLE` states and at the end, in between in turn.
+What the program's own modules keep is compared by identity, in every state: the pointers are one piece of memory,
+compared at once. So are settings of the process in the first `_WHOLE` states of a search and at its end, and in between in
+one state of `_IN_TURN`. What has to be asked for (the locale, loggers, generators of random numbers) is asked as often,
+but one thing at a time.
 """
 
 from __future__ import annotations
@@ -36,9 +37,10 @@ from typing import Any
 
 from .errors import Unwalkable
 from .frames import KNOWN_GLOBALS
-from .kept import Thing, WhatModulesKeep, functions_of, items, logger_items
+from .kept import Thing, WhatModulesKeep, functions_of, logger_items
 
 _WHOLE = 40
+_IN_TURN = 4
 _MOST_REBUILDS = 200
 # How many of the first calls of a question are watched whole; a declared state is there to be fast.
 _WATCHED = {"observe": 1_000, "invariant": 1_000, "state": 20, "durable": 20}
@@ -90,7 +92,8 @@ class Outside:
         except Unwalkable as error:
             self._unreadable = error
         self._kept = _Noted(kept.things())
-        self._kept_by_reading = _Noted(kept.read)
+        self._kept_by_reading = _Noted(kept.read) if kept.read else None
+        self._functions = _Noted(kept.functions())
         self._caches = kept.caches
 
     def is_to_be_watched(self, name: str, question: Any) -> bool:
@@ -113,8 +116,11 @@ class Outside:
         if self._looked <= _WHOLE:
             self.refuse_any_change()
             return
-        self._settings.compare()
-        self._asked_for.compare_one(self._looked)
+        if not self._looked % _IN_TURN:
+            self._settings.compare()
+            self._asked_for.compare_one(self._looked // _IN_TURN)
+            if not declared:
+                self._functions.compare()
         if not declared:
             self._compare_kept()
 
@@ -127,12 +133,14 @@ class Outside:
         self._asked_for.compare()
         if not self._declared:
             self._compare_kept()
+            self._functions.compare()
 
     def _compare_kept(self) -> None:
         if self._unreadable is not None:
             raise Unwalkable(None, self._unreadable.reason)
         self._kept.compare()
-        self._kept_by_reading.compare()
+        if self._kept_by_reading:
+            self._kept_by_reading.compare()
         grown = False
         for name, cache, noted in self._caches:
             now = cache.cache_info()
@@ -205,6 +213,7 @@ class _Noted:
 
     def _note(self) -> None:
         self._before = [tuple(look()) for look in self._looks]
+        self._names = [tuple(names()) if names is not None else () for _, _, names in self._things]
         self._all = tuple(itertools.chain.from_iterable(self._before))
         self._where = _pointers(self._all)
 
@@ -213,32 +222,24 @@ class _Noted:
         now = tuple(itertools.chain.from_iterable([look() for look in self._looks]))
         if len(now) == len(self._all) and _pointers(now) == self._where:
             return
-        for thing, before in zip(self._things, self._before, strict=True):
-            if thing[0] != but_for:
-                _compare(thing, before)
+        for place, (name, _, _) in enumerate(self._things):
+            if name != but_for:
+                self.compare_one(place)
         self._note()  # equal, by other objects
 
     def compare_one(self, number: int) -> None:
         """The same for one of the things."""
         place = number % len(self._things)
-        _compare(self._things[place], self._before[place])
-
-
-def _compare(thing: Thing, before: tuple[Any, ...]) -> None:
-    name, look, named = thing
-    now = tuple(look())
-    if len(now) == len(before) and all(map(_alike, now, before)):
-        return
-    if named:
-        held, known = _by_name(now), _by_name(before)
-        parts = [part for part in {**held, **known} if not _alike(held.get(part, known), known.get(part, known))]
-        name += f".{parts[0]}" if parts else ""
-    raise Unwalkable(None, f"{name} was changed, {_ADVICE}")
-
-
-def _by_name(parts: tuple[Any, ...]) -> dict[Any, Any]:
-    half = len(parts) // 2
-    return dict(zip(parts[:half], parts[half:], strict=True))
+        before, (name, look, names) = self._before[place], self._things[place]
+        now = tuple(look())
+        if len(now) == len(before) and all(map(_alike, now, before)):
+            return
+        if names is not None:
+            held = dict(zip(names(), now, strict=True))
+            known = dict(zip(self._names[place], before, strict=True))
+            parts = [part for part in {**held, **known} if not _alike(held.get(part, known), known.get(part, known))]
+            name += f".{parts[0]}" if parts else ""
+        raise Unwalkable(None, f"{name} was changed, {_ADVICE}")
 
 
 def _alike(one: Any, other: Any) -> bool:
@@ -257,16 +258,16 @@ def _alike(one: Any, other: Any) -> bool:
 def _settings() -> Iterator[Thing]:
     """List what a program may change of the process and what is compared by identity."""
     for module in (sys, builtins, warnings):
-        yield module.__name__, functools.partial(items, vars(module)), True
+        yield module.__name__, vars(module).values, vars(module).keys
     for name in ("path", "argv", "meta_path", "path_hooks", "warnoptions"):
-        yield f"sys.{name}", functools.partial(_listed, sys, name), False
-    yield "warnings.filters", functools.partial(_listed, warnings, "filters"), False
-    yield "gc.callbacks", lambda: gc.callbacks, False
-    yield "the policy of event loops", lambda: (asyncio.events._event_loop_policy,), False  # type: ignore[attr-defined]
-    yield "logging.disable", lambda: (logging.root.manager.disable, logging.raiseExceptions), False
+        yield f"sys.{name}", functools.partial(_listed, sys, name), None
+    yield "warnings.filters", functools.partial(_listed, warnings, "filters"), None
+    yield "gc.callbacks", lambda: gc.callbacks, None
+    yield "the policy of event loops", lambda: (asyncio.events._event_loop_policy,), None  # type: ignore[attr-defined]
+    yield "logging.disable", lambda: (logging.root.manager.disable, logging.raiseExceptions), None
     for held in contextvars.copy_context().values():
         if type(held) is decimal.Context:
-            yield "a context of decimal", functools.partial(_settings_of_decimal, held), False
+            yield "a context of decimal", functools.partial(_settings_of_decimal, held), None
 
 
 def _settings_of_decimal(context: decimal.Context) -> Iterable[Any]:
@@ -279,20 +280,20 @@ _OF_IMPORTS = "the registry of an abstract class"
 def _asked_for() -> Iterator[Thing]:
     """List the settings that a call has to be asked for."""
     environment = os.environ._data  # type: ignore[attr-defined]
-    yield "os.environ", lambda: (*environment, *environment.values(), *vars(os.environ)), False
-    yield "a setting of sys", lambda: (sys.getrecursionlimit(), sys.gettrace(), sys.getprofile()), False
-    yield "a setting of sys", lambda: (sys.getswitchinterval(), sys.get_int_max_str_digits()), False
-    yield "a setting of gc", lambda: (gc.isenabled(), gc.get_threshold(), gc.get_debug()), False
-    yield "the locale", lambda: (locale.setlocale(locale.LC_ALL),), False
-    yield "the working directory", lambda: (os.getcwd(),), False
-    yield _OF_IMPORTS, lambda: (_abc.get_cache_token(),), False
+    yield "os.environ", lambda: (*environment, *environment.values(), *vars(os.environ)), None
+    yield "a setting of sys", lambda: (sys.getrecursionlimit(), sys.gettrace(), sys.getprofile()), None
+    yield "a setting of sys", lambda: (sys.getswitchinterval(), sys.get_int_max_str_digits()), None
+    yield "a setting of gc", lambda: (gc.isenabled(), gc.get_threshold(), gc.get_debug()), None
+    yield "the locale", lambda: (locale.setlocale(locale.LC_ALL),), None
+    yield "the working directory", lambda: (os.getcwd(),), None
+    yield _OF_IMPORTS, lambda: (_abc.get_cache_token(),), None
     contexts = [decimal.DefaultContext, decimal.BasicContext, decimal.ExtendedContext]
-    yield "a context of decimal", functools.partial(map, decimal.Context.__repr__, contexts), False
+    yield "a context of decimal", functools.partial(map, decimal.Context.__repr__, contexts), None
     noted = [logger for logger in _loggers() if logger is not None]
     known = frozenset(map(id, noted))
     for logger in noted:
-        yield f"logger {logger.name!r}", functools.partial(logger_items, logger), False
-    yield "a logger", lambda: [one.name for one in _loggers() if id(one) not in known and _is_set(one)], False
+        yield f"logger {logger.name!r}", functools.partial(logger_items, logger), None
+    yield "a logger", lambda: [one.name for one in _loggers() if id(one) not in known and _is_set(one)], None
 
 
 def _loggers() -> list[logging.Logger]:
@@ -361,7 +362,7 @@ def _generators_of_libraries() -> Iterator[Thing]:
             _, keys, *place = numbers.get_state()
             return (keys.tobytes(), *place)
 
-        yield "numpy's generator of random numbers", of_numpy, False
+        yield "numpy's generator of random numbers", of_numpy, None
     torch: Any = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "get_rng_state"):
-        yield "torch's generator of random numbers", lambda: (torch.get_rng_state().numpy().tobytes(),), False
+        yield "torch's generator of random numbers", lambda: (torch.get_rng_state().numpy().tobytes(),), None
