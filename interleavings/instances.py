@@ -13,6 +13,7 @@ from __future__ import annotations
 import _random
 import asyncio
 import concurrent.futures
+import ctypes
 import datetime
 import decimal
 import enum
@@ -165,9 +166,18 @@ def _simple_queue(walk: Walk, value: Any) -> None:
 
 def _ctypes_data(walk: Walk, value: Any) -> None:
     """Memory that nobody shares. Views of other memory, and pointers, cannot be followed."""
+    if type(value) is _FIELD:
+        walk.out.append(("field", repr(value)))
+        return
+    if not issubclass(type(value), _CTYPES_DATA):
+        raise Unwalkable(value, f"{qualname_of(type(value))} does not show its content")
     if value._b_base_ is not None or value._objects or not value._b_needsfree_:
         raise Unwalkable(value, "memory of ctypes that something else may share")
     read_rebuilt(walk, value)
+
+
+_CTYPES_DATA: type = ctypes.Structure.__base__
+_FIELD = type(type("Fields", (ctypes.Structure,), {"_fields_": [("field", ctypes.c_int)]}).__dict__["field"])
 
 
 # How the hidden part of an object is read, by the type of C that holds it. The methods are that type's own: what a
@@ -209,6 +219,7 @@ CONTENT: dict[type, Handler] = {
     io.StringIO: _pushed(io.StringIO.__getstate__),  # type: ignore[attr-defined]
     io.BytesIO: _pushed(io.BytesIO.__getstate__),  # type: ignore[attr-defined]
     types.SimpleNamespace: _pushed(attributes_of),
+    threading.local: _pushed(lambda value: threading.local.__getattribute__(value, "__dict__")),
     **dict.fromkeys(_VIEWS, read_referents),
     **dict.fromkeys(_STEPS, read_step),
     **dict.fromkeys(_DESCRIPTORS, read_named),

@@ -92,6 +92,7 @@ def _names_in(code: types.CodeType) -> Iterator[tuple[str, bool]]:
 
 _STORES = frozenset({dis.opmap[name] for name in ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR")})
 _LONGEST_NAME = 60
+_MOST_FUNCTIONS = 1_000
 
 
 def is_a_users(module: Any) -> bool:
@@ -122,11 +123,31 @@ class WhatModulesKeep:
     def follow(self, programs: Iterable[Any]) -> None:
         """Find all that the code of some callables can reach by name."""
         for program in programs:
-            for function in functions_of(program):
-                # What is in its cells is a part of the state, for a frame or the program itself holds it.
-                self._seen[id(function)] = function
-                self._function(function, cells=False)
+            self._code_of(program)
         self._go_on()
+
+    def _code_of(self, value: Any, depth: int = 4) -> None:
+        """Follow what an object does, not what it holds: what a run can reach without a name is a part of states."""
+        if type(value) in _ATOMS or id(value) in self._seen or not depth:
+            return
+        kind = type(value)
+        if kind is types.FunctionType:
+            self._seen[id(value)] = value
+            self._function(value, cells=False)
+            for cell in value.__closure__ or ():
+                for one in _content(cell):
+                    self._code_of(one, depth - 1)
+        elif kind in (functools.partial, types.MethodType):
+            parts = (value.func, *value.args) if kind is functools.partial else (value.__func__, value.__self__)
+            for one in parts:
+                self._code_of(one, depth)
+        elif kind in (list, tuple, dict):
+            for one in list(value.values() if kind is dict else value)[:_MOST_FUNCTIONS]:
+                self._code_of(one, depth - 1)
+        elif issubclass(kind, type):
+            self._waiting.append((qualname_of(value), value))
+        elif is_a_users(sys.modules.get(module_of(kind))):
+            self._waiting.append((qualname_of(kind), kind))
 
     def follow_object(self, where: str, value: Any) -> None:
         """Find all that an object keeps."""
@@ -281,7 +302,8 @@ class WhatModulesKeep:
                 self._waiting.append((f"{of} of {name}", cell))
         names = dict(sorted(_names_in(function.__code__)))  # those that may come last, so that they count
         self._use(held, f"global {held.get('__name__')}", names)
-        for found in [held.get(name) for name in names]:
+        imported = [module for name in names if is_a_users(module := sys.modules.get(name))]
+        for found in [*[held.get(name) for name in names], *imported]:
             if issubclass(type(found), types.ModuleType):
                 inside = types.ModuleType.__dict__["__dict__"].__get__(found)
                 self._use(inside, f"global {inside.get('__name__')}", names)

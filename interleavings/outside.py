@@ -6,8 +6,8 @@ verdict is then bounded. What is changed and put back within one step does no ha
 are refused at the call instead (`forbidden.py`), since what they change cannot be looked at.
 
 What the program's own modules keep is compared by identity, in every state: the pointers are one piece of memory,
-compared at once. So are settings of the process in the first `_WHOLE` states of a search and at its end, and in between in
-one state of `_IN_TURN`. What has to be asked for (the locale, loggers, generators of random numbers) is asked as often,
+compared at once. So are settings of the process in the first `_WHOLE` states of a search and at its end, and in between
+in one state of `_IN_TURN`. What has to be asked for (the locale, loggers, generators of random numbers) is asked as often,
 but one thing at a time.
 """
 
@@ -238,7 +238,7 @@ class _Noted:
             held = dict(zip(names(), now, strict=True))
             known = dict(zip(self._names[place], before, strict=True))
             parts = [part for part in {**held, **known} if not _alike(held.get(part, known), known.get(part, known))]
-            name += f".{parts[0]}" if parts else ""
+            name += ("" if name.endswith(" ") else ".") + parts[0] if parts else ""
         raise Unwalkable(None, f"{name} was changed, {_ADVICE}")
 
 

@@ -170,6 +170,9 @@ def _order(walk: Walk, member: Any) -> tuple[str, str]:
         return kind.__name__, repr(sorted(parts) if kind is frozenset else parts)
     if issubclass(kind, ExplorerTask):
         return "task", member.label if walk.naming is None else walk.naming(member.label)
+    if issubclass(kind, weakref.ref):
+        thing = weakref.ref.__call__(member)
+        return "weak", "dead" if thing is None else " ".join(_order(walk, thing))
     if issubclass(kind, type):
         return "type", f"{module_of(member)}.{qualname_of(member)}"
     if kind is types.FunctionType:
@@ -401,6 +404,12 @@ def read_exception(walk: Walk, value: BaseException) -> None:
             walk.out.append(_characters_written(value))
         except AttributeError:
             walk.out.append(("nothing was written",))
+    traceback, places = _traceback(value), []
+    while traceback is not None:  # where it was raised and has passed; what those frames held is left out
+        places.append((code_record(traceback.tb_frame.f_code)[1], traceback.tb_lasti))
+        traceback = traceback.tb_next
+    walk.out.append(("raised", len(places)))
+    walk.out.extend(places)
     walk.stack.append(walk.made(_exception_attributes(value)))
     walk.stack.append(_cause(value))
     walk.stack.append(_exception_context(value))
@@ -452,6 +461,7 @@ _default_factory = _getter(collections.defaultdict, "default_factory")
 _arguments = _getter(BaseException, "args")
 _cause = _getter(BaseException, "__cause__")
 _exception_context = _getter(BaseException, "__context__")
+_traceback = _getter(BaseException, "__traceback__")
 _exception_attributes = _getter(BaseException, "__dict__")
 _characters_written = _getter(OSError, "characters_written")
 _weak_callback = _getter(weakref.ref, "__callback__")

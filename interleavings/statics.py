@@ -34,6 +34,7 @@ base_of = _TYPE["__base__"].__get__
 flags_of = _TYPE["__flags__"].__get__
 module_of = _TYPE["__module__"].__get__
 qualname_of = _TYPE["__qualname__"].__get__
+_short_name_of = _TYPE["__name__"].__get__
 _basicsize_of = _TYPE["__basicsize__"].__get__
 _subclasses_of = type.__subclasses__
 _of_a_module = ModuleType.__dict__["__dict__"].__get__
@@ -142,7 +143,8 @@ def read_class(walk: Walk, value: type) -> None:
     kept = [(name, held) for name, held in namespace_of(value).items() if name not in _NOT_READ]
     metaclass = type(value)
     own = is_a_class_of_the_run(metaclass)
-    walk.out.append(("class", module_of(value), qualname_of(value), tuple([name for name, _ in kept]), own))
+    called = (module_of(value), qualname_of(value), _short_name_of(value))
+    walk.out.append(("class", *called, tuple([name for name, _ in kept]), own))
     walk.stack.extend([held for _, held in reversed(kept)])
     walk.stack.append(bases_of(value))
     walk.stack.append(walk.made(tuple(_subclasses_of(value))))
