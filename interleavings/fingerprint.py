@@ -86,6 +86,7 @@ def walk_of(run: Run) -> Walk:
     walk.memo.update(outside.constants)
     walk.hashed = run.loop.hashed_futures > 0
     walk.requests = "requests" in run.rules.sights
+    walk.tracebacks = outside.tracebacks
     return walk
 
 

@@ -66,8 +66,7 @@ _FILE_CALLS = (
 _PROCESS_CALLS = (
     "putenv", "unsetenv", "chdir", "fchdir", "chroot", "umask", "nice", "setpriority", "sched_setaffinity",
     "sched_setscheduler", "sched_setparam", "setuid", "setgid", "seteuid", "setegid", "setreuid", "setregid",
-    "setresuid", "setresgid", "setgroups", "setsid", "setpgid", "kill", "killpg", "abort", "_exit", "execv", "execve",
-    "register_at_fork",
+    "setresuid", "setresgid", "setgroups", "setsid", "setpgid", "execv", "execve", "register_at_fork",
 )  # fmt: skip
 _SIGNALS = (
     "signal", "setitimer", "alarm", "pthread_sigmask", "set_wakeup_fd", "siginterrupt", "raise_signal", "pthread_kill",

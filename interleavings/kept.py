@@ -111,7 +111,8 @@ class WhatModulesKeep:
 
     def __init__(self) -> None:
         self.found: list[Thing] = []
-        self.of_libraries: list[Thing] = []
+        self._classes_of_libraries: list[type] = []
+        self.all_names: dict[str, None] = {}
         self._functions: list[types.FunctionType] = []
         self.read: list[Thing] = []
         self.caches: list[Cache] = []
@@ -133,6 +134,8 @@ class WhatModulesKeep:
         kind = type(value)
         if kind is types.FunctionType:
             self._seen[id(value)] = value
+            if value.__globals__.get("__name__", "").startswith("interleavings."):
+                return  # our own scenarios
             self._function(value, cells=False)
             for cell in value.__closure__ or ():
                 for one in _content(cell):
@@ -165,7 +168,12 @@ class WhatModulesKeep:
         """Return what can be put into the place of functions."""
         functions = self._functions
         look = functools.partial(_parts_of, functions, [function.__dict__ for function in functions])
-        return [("function ", look, functools.partial(_names_of_parts, functions)), *self.of_libraries]
+        things: list[Thing] = [("function ", look, functools.partial(_names_of_parts, functions))]
+        for one in self._classes_of_libraries:
+            names = tuple(self.all_names)
+            look_at = functools.partial(_values_of, namespace_of(one).get, names)
+            things.append((f"class attribute {qualname_of(one)}", look_at, functools.partial(tuple, names)))
+        return things
 
     def _go_on(self) -> None:
         while self._waiting:
@@ -260,10 +268,12 @@ class WhatModulesKeep:
         if not is_python_class(value):
             return
         held = namespace_of(value)
-        users = is_a_users(sys.modules.get(module_of(value)))
-        look = functools.partial(_items, held), functools.partial(_names_of_items, held)
-        (self.found if users else self.of_libraries).append((f"class attribute {qualname_of(value)}", *look))
-        if users:
+        if not is_a_users(sys.modules.get(module_of(value))):
+            self._classes_of_libraries.append(value)
+        else:
+            where = f"class attribute {qualname_of(value)}"
+            self._keep(where, functools.partial(_items, held), functools.partial(_names_of_items, held))
+            held = {name: one for name, one in held.items() if name not in _OF_ENUMERATIONS}
             self._waiting += [(f"{qualname_of(value)}.{name}", one) for name, one in held.items()]
             self._waiting += [(qualname_of(base), base) for base in mro_of(value)[1:]]
             if is_python_class(type(value)):
@@ -285,7 +295,6 @@ class WhatModulesKeep:
         self._functions.append(function)
         if function.__kwdefaults__:
             self._keep(f"a default of {name}", functools.partial(_items, function.__kwdefaults__))
-        self._waiting += [(f"an attribute of {name}", one) for one in function.__dict__.values()]
         module = sys.modules.get(held.get("__name__", ""))
         if module is not None and vars(module) is held and not is_a_users(module):
             if held.get("__name__") in _WRAPPING:
@@ -295,12 +304,14 @@ class WhatModulesKeep:
                     if cell_name not in _OWN_TO_WRAPPING
                 ]
             return
+        self._waiting += [(f"an attribute of {name}", one) for one in function.__dict__.values()]
         self._waiting += [(f"a default of {name}", one) for one in function.__defaults__ or ()]
         self._waiting += [(f"a default of {name}", one) for one in (function.__kwdefaults__ or {}).values()]
         if cells:
             for of, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
                 self._waiting.append((f"{of} of {name}", cell))
         names = dict(sorted(_names_in(function.__code__)))  # those that may come last, so that they count
+        self.all_names |= dict.fromkeys(names)
         self._use(held, f"global {held.get('__name__')}", names)
         imported = [module for name in names if is_a_users(module := sys.modules.get(name))]
         for found in [*[held.get(name) for name in names], *imported]:
@@ -320,6 +331,8 @@ class WhatModulesKeep:
 
 
 _SHARED_GENERATOR: Any = random.getstate.__self__  # type: ignore[attr-defined]
+# An enumeration of flags puts there each combination that somebody asks for; its members are named beside it.
+_OF_ENUMERATIONS = frozenset({"_value2member_map_", "_unhashable_values_"})
 # Whoever wraps functions holds on to them in cells; the tables that `singledispatch` fills by itself are left out.
 _WRAPPING = frozenset({"functools", "contextlib"})
 _OWN_TO_WRAPPING = frozenset({"dispatch_cache", "cache_token"})

@@ -7,8 +7,8 @@ are refused at the call instead (`forbidden.py`), since what they change cannot 
 
 What the program's own modules keep is compared by identity, in every state: the pointers are one piece of memory,
 compared at once. So are settings of the process in the first `_WHOLE` states of a search and at its end, and in between
-in one state of `_IN_TURN`. What has to be asked for (the locale, loggers, generators of random numbers) is asked as often,
-but one thing at a time.
+in one state of `_IN_TURN`. What has to be asked for (the locale, loggers, generators of random numbers) is asked as
+often, but one thing at a time.
 """
 
 from __future__ import annotations
@@ -45,6 +45,10 @@ _MOST_REBUILDS = 200
 # How many of the first calls of a question are watched whole; a declared state is there to be fast.
 _WATCHED = {"observe": 1_000, "invariant": 1_000, "state": 20, "durable": 20}
 _ADVICE = "which is no part of a state; make it inside of the program, or say with state= what a state is"
+_SHOW_TRACEBACKS = frozenset({
+    "__traceback__", "exc_info", "extract_tb", "format_exc", "format_exception", "format_tb", "print_exc",
+    "print_exception", "TracebackException", "walk_tb", "with_traceback",
+})  # fmt: skip
 _ATOMS = frozenset({int, str, bytes, bool, float, complex, type(None), type(...)})
 
 
@@ -95,6 +99,7 @@ class Outside:
         self._kept_by_reading = _Noted(kept.read) if kept.read else None
         self._functions = _Noted(kept.functions())
         self._caches = kept.caches
+        self.tracebacks = not _SHOW_TRACEBACKS.isdisjoint(kept.all_names)
 
     def is_to_be_watched(self, name: str, question: Any) -> bool:
         """Say whether it is to be seen to that a question changes nothing: the first times, and now and then later.
@@ -301,7 +306,7 @@ def _loggers() -> list[logging.Logger]:
     return [logging.root, *found]
 
 
-_AS_MADE = frozenset(vars(logging.Logger("")))
+_AS_MADE = frozenset({*vars(logging.Logger("")), "manager"})
 
 
 def _is_set(logger: logging.Logger) -> bool:
@@ -312,7 +317,7 @@ def _is_set(logger: logging.Logger) -> bool:
         or logger.filters
         or logger.disabled
         or not logger.propagate
-        or len(vars(logger)) > len(_AS_MADE)
+        or not _AS_MADE.issuperset(vars(logger))
     )
 
 

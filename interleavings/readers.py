@@ -404,12 +404,12 @@ def read_exception(walk: Walk, value: BaseException) -> None:
             walk.out.append(_characters_written(value))
         except AttributeError:
             walk.out.append(("nothing was written",))
-    traceback, places = _traceback(value), []
-    while traceback is not None:  # where it was raised and has passed; what those frames held is left out
-        places.append((code_record(traceback.tb_frame.f_code)[1], traceback.tb_lasti))
-        traceback = traceback.tb_next
-    walk.out.append(("raised", len(places)))
-    walk.out.extend(places)
+    if walk.tracebacks:
+        traceback = _traceback(value)
+        while traceback is not None:  # where it was raised and has passed; what those frames held is left out
+            walk.out.append((code_record(traceback.tb_frame.f_code)[1], traceback.tb_lasti))
+            traceback = traceback.tb_next
+        walk.out.append(("raised",))
     walk.stack.append(walk.made(_exception_attributes(value)))
     walk.stack.append(_cause(value))
     walk.stack.append(_exception_context(value))

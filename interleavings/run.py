@@ -301,14 +301,13 @@ class Run:
         """Ask what the subject is to say about the program, and refuse a question that changes the program itself."""
         whole = watched and self.outside.is_to_be_watched(name, question)
         before = self._looks(whole)
-        try:
-            return question()
-        finally:
-            if self._looks(whole) != before:
-                raise ExplorerUsageError(
-                    f"{name}() changed the program that it is asked about: it sets an event, resolves a future, or "
-                    "changes what tasks share. What is asked in every state may only look; put what acts into a task"
-                )
+        answer = question()
+        if self._looks(whole) != before:
+            raise ExplorerUsageError(
+                f"{name}() changed the program that it is asked about: it sets an event, resolves a future, or "
+                "changes what tasks share. What is asked in every state may only look; put what acts into a task"
+            )
+        return answer
 
     def _looks(self, whole: bool) -> tuple[Any, ...]:
         """Return what there is to do, and with `whole` all of the state but what it declares itself."""
