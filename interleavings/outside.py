@@ -40,7 +40,7 @@ from .frames import KNOWN_GLOBALS
 from .kept import Thing, WhatModulesKeep, functions_of, logger_items
 
 _WHOLE = 40
-_IN_TURN = 4
+_IN_TURN = 8
 _MOST_REBUILDS = 200
 # How many of the first calls of a question are watched whole; a declared state is there to be fast.
 _WATCHED = {"observe": 1_000, "invariant": 1_000, "state": 20, "durable": 20}
@@ -135,7 +135,7 @@ class Outside:
             if _about(path) != noted:
                 raise Unwalkable(None, f"file {path!r} was changed, which is no part of a state")
         self._settings.compare()
-        self._asked_for.compare()
+        self._asked_for.compare_each()
         if not self._declared:
             self._compare_kept()
             self._functions.compare()
@@ -164,7 +164,7 @@ class Outside:
         new = sorted(sys.modules.keys() - self._modules)
         if all(getattr(sys.modules.get(name), "__spec__", None) is None for name in new):  # nothing was imported
             raise Unwalkable(None, f"sys.modules was changed ({', '.join(new) or 'a module left'}), {_ADVICE}")
-        self._asked_for.compare(but_for=_OF_IMPORTS)
+        self._asked_for.compare_each(but_for=_OF_IMPORTS)
         self._note_settings()
 
     def reads(self, path: Any) -> bool:
@@ -222,15 +222,19 @@ class _Noted:
         self._all = tuple(itertools.chain.from_iterable(self._before))
         self._where = _pointers(self._all)
 
-    def compare(self, but_for: str | None = None) -> None:
+    def compare(self) -> None:
         """Raise when a thing is not as it was."""
         now = tuple(itertools.chain.from_iterable([look() for look in self._looks]))
         if len(now) == len(self._all) and _pointers(now) == self._where:
             return
+        self.compare_each()
+        self._note()  # equal, by other objects
+
+    def compare_each(self, but_for: str | None = None) -> None:
+        """The same, one thing after the other: what answers with new objects each time."""
         for place, (name, _, _) in enumerate(self._things):
             if name != but_for:
                 self.compare_one(place)
-        self._note()  # equal, by other objects
 
     def compare_one(self, number: int) -> None:
         """The same for one of the things."""
