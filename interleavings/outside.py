@@ -302,7 +302,11 @@ def _asked_for() -> Iterator[Thing]:
     known = frozenset(map(id, noted))
     for logger in noted:
         yield f"logger {logger.name!r}", functools.partial(logger_items, logger), None
-    yield "a logger", lambda: [one.name for one in _loggers() if id(one) not in known and _is_set(one)], None
+
+    def new() -> list[str]:
+        return [repr(one.name) for one in _loggers() if id(one) not in known and _is_set(one)]
+
+    yield "logger ", new, new
 
 
 def _loggers() -> list[logging.Logger]:

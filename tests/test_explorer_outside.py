@@ -47,8 +47,8 @@ def doing(what: Callable[[], object]) -> Callable[[], Any]:
 
 HERE = pathlib.Path(__file__)
 REFUSED: dict[str, tuple[str, Callable[[], object]]] = {
-    "open": ("open", lambda: open("never", "w")),
-    "io.open": ("open", lambda: open("never", "ab")),
+    "open": ("open", lambda: open("never", "w")),  # noqa: SIM115
+    "io.open": ("open", lambda: open("never", "ab")),  # noqa: SIM115
     "pathlib writes": ("open", lambda: pathlib.Path("never").write_text("a")),
     "pathlib makes": ("os.mkdir", lambda: pathlib.Path("never").mkdir()),
     "pathlib touches": ("os.", lambda: pathlib.Path("never").touch()),
@@ -59,7 +59,7 @@ REFUSED: dict[str, tuple[str, Callable[[], object]]] = {
     "os.pipe": ("os.pipe", lambda: os.pipe()),
     "a name of its own": ("os.rename", lambda: rename("never", "ever")),
     "raw": ("open", lambda: io.FileIO("never", "w")),
-    "a device": ("open", lambda: open("/dev/zero", "rb")),
+    "a device": ("open", lambda: open("/dev/zero", "rb")),  # noqa: SIM115
     "table of levels": ("logging.addLevelName", lambda: logging.addLevelName(1, "never")),
     "first day of the week": ("calendar.setfirstweekday", lambda: calendar.setfirstweekday(1)),
     "size of a field": ("csv.field_size_limit", lambda: csv.field_size_limit(1)),
@@ -71,7 +71,7 @@ REFUSED: dict[str, tuple[str, Callable[[], object]]] = {
     "umask": ("os.umask", lambda: os.umask(0)),
     "signal": ("signal.signal", lambda: signal.signal(signal.SIGUSR1, signal.SIG_IGN)),
     "timer of the process": ("signal.alarm", lambda: signal.alarm(0)),
-    "in a thread": ("open", lambda: open("never", "x")),
+    "in a thread": ("open", lambda: open("never", "x")),  # noqa: SIM115
 }
 
 
