@@ -160,11 +160,11 @@ class Outside:
             self._note_what_modules_keep()
 
     def _modules_came(self) -> None:
-        """Note the settings anew: modules put warnings off, and change more, when they are imported."""
+        """Note the settings anew: modules put warnings off, and set loggers and more, when they are imported."""
         new = sorted(sys.modules.keys() - self._modules)
         if all(getattr(sys.modules.get(name), "__spec__", None) is None for name in new):  # nothing was imported
             raise Unwalkable(None, f"sys.modules was changed ({', '.join(new) or 'a module left'}), {_ADVICE}")
-        self._asked_for.compare_each(but_for=_OF_IMPORTS)
+        self._asked_for.compare_each(_GENERATOR)
         self._note_settings()
 
     def reads(self, path: Any) -> bool:
@@ -230,10 +230,10 @@ class _Noted:
         self.compare_each()
         self._note()  # equal, by other objects
 
-    def compare_each(self, but_for: str | None = None) -> None:
-        """The same, one thing after the other: what answers with new objects each time."""
+    def compare_each(self, named: str = "") -> None:
+        """The same, one thing after the other, and perhaps only those that have this in their name."""
         for place, (name, _, _) in enumerate(self._things):
-            if name != but_for:
+            if named in name:
                 self.compare_one(place)
 
     def compare_one(self, number: int) -> None:
@@ -283,9 +283,6 @@ def _settings_of_decimal(context: decimal.Context) -> Iterable[Any]:
     return (context.prec, context.rounding, context.capitals, context.clamp)
 
 
-_OF_IMPORTS = "the registry of an abstract class"
-
-
 def _asked_for() -> Iterator[Thing]:
     """List the settings that a call has to be asked for."""
     environment = os.environ._data  # type: ignore[attr-defined]
@@ -295,7 +292,7 @@ def _asked_for() -> Iterator[Thing]:
     yield "a setting of gc", lambda: (gc.isenabled(), gc.get_threshold(), gc.get_debug()), None
     yield "the locale", lambda: (locale.setlocale(locale.LC_ALL),), None
     yield "the working directory", lambda: (os.getcwd(),), None
-    yield _OF_IMPORTS, lambda: (_abc.get_cache_token(),), None
+    yield "the registry of an abstract class", lambda: (_abc.get_cache_token(),), None
     contexts = [decimal.DefaultContext, decimal.BasicContext, decimal.ExtendedContext]
     yield "a context of decimal", functools.partial(map, decimal.Context.__repr__, contexts), None
     noted = [logger for logger in _loggers() if logger is not None]
@@ -366,6 +363,9 @@ def _listed(module: types.ModuleType, name: str) -> Iterable[Any]:
     return held
 
 
+_GENERATOR = "generator of random numbers"
+
+
 def _generators_of_libraries() -> Iterator[Thing]:
     """List the generators of random numbers that numpy and torch share among all who ask, where they are loaded."""
     if "numpy" in sys.modules:
@@ -375,7 +375,7 @@ def _generators_of_libraries() -> Iterator[Thing]:
             _, keys, *place = numbers.get_state()
             return (keys.tobytes(), *place)
 
-        yield "numpy's generator of random numbers", of_numpy, None
+        yield f"numpy's {_GENERATOR}", of_numpy, None
     torch: Any = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "get_rng_state"):
-        yield "torch's generator of random numbers", lambda: (torch.get_rng_state().numpy().tobytes(),), None
+        yield f"torch's {_GENERATOR}", lambda: (torch.get_rng_state().numpy().tobytes(),), None
