@@ -20,8 +20,9 @@ import pytest
 from explorer_hidden_kinds import KINDS
 from explorer_hidden_places import CHANGES, PLACES, combinations, hiding, lost
 
-from interleavings import explore, instances, iterators, readers, statics, walkers
-from interleavings.loop import ExplorerLoop
+from interleavings import explore
+from interleavings.runtime.loop import ExplorerLoop
+from interleavings.state import instances, iterators, readers, statics, walkers
 
 EACH = 2
 """Pairs of a place and a change for each kind; `python tests/explorer_hidden_places.py` goes through all of them."""

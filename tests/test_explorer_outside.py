@@ -29,7 +29,8 @@ from typing import Any
 import pytest
 from explorer_outcomes import Cell, outcomes
 
-from interleavings import ExplorerUsageError, Subject, explore, outside
+from interleavings import ExplorerUsageError, Subject, explore
+from interleavings.state import outside
 
 
 def doing(what: Callable[[], object]) -> Callable[[], Any]:
