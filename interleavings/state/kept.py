@@ -252,10 +252,13 @@ class WhatModulesKeep:
 
     def _reads(self, where: str, value: Any) -> bool:
         """Look at an object of C as a state does. One that shows nothing cannot be kept outside of a run."""
-        from .fingerprint import reading_of  # it reads what this file follows
+        from .walkers import Walk  # it reads what this file follows
 
-        def reading() -> tuple[bytes]:
-            return (reading_of(value),)
+        def reading() -> list[Any]:
+            walk = Walk(0.0, {}, declared=False)
+            walk.stack.append(value)
+            walk.run()
+            return walk.out
 
         try:
             reading()
@@ -273,7 +276,7 @@ class WhatModulesKeep:
         else:
             where = f"class attribute {qualname_of(value)}"
             self._keep(where, functools.partial(_items, held), functools.partial(_names_of_items, held))
-            held = {name: one for name, one in held.items() if name not in _OF_ENUMERATIONS}
+            held = {name: one for name, one in held.items() if name not in _OF_CLASSES_THEMSELVES}
             self._waiting += [(f"{qualname_of(value)}.{name}", one) for name, one in held.items()]
             self._waiting += [(qualname_of(base), base) for base in mro_of(value)[1:]]
             if is_python_class(type(value)):
@@ -331,8 +334,9 @@ class WhatModulesKeep:
 
 
 _SHARED_GENERATOR: Any = random.getstate.__self__  # type: ignore[attr-defined]
-# An enumeration of flags puts there each combination that somebody asks for; its members are named beside it.
-_OF_ENUMERATIONS = frozenset({"_value2member_map_", "_unhashable_values_"})
+# What classes fill by themselves: an enumeration of flags with each combination that somebody asks for (its members are
+# named beside it), an abstract class with what it has answered. Its registry is a setting of the process.
+_OF_CLASSES_THEMSELVES = frozenset({"_value2member_map_", "_unhashable_values_", "_abc_impl"})
 # Whoever wraps functions holds on to them in cells; the tables that `singledispatch` fills by itself are left out.
 _WRAPPING = frozenset({"functools", "contextlib"})
 _OWN_TO_WRAPPING = frozenset({"dispatch_cache", "cache_token"})

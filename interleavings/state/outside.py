@@ -144,7 +144,7 @@ class Outside:
             raise Unwalkable(None, self._unreadable.reason)
         self._kept.compare()
         if self._kept_by_reading:
-            self._kept_by_reading.compare()
+            self._kept_by_reading.compare_each()
         grown = False
         for name, cache, noted in self._caches:
             now = cache.cache_info()
@@ -195,7 +195,7 @@ def finalizers_since(index: int) -> list[Any]:
 
 def next_finalizer() -> int:
     """Return the number that the next finalizer gets."""
-    return int(weakref.finalize._index_iter.__reduce__()[1][0])  # type: ignore[attr-defined]
+    return int(repr(weakref.finalize._index_iter)[len("count(") : -1])  # type: ignore[attr-defined]
 
 
 # ------------------------------------------------------------------------------------------- what was noted
