@@ -101,7 +101,7 @@ def member_of_flags() -> Any:
 @kind(lambda made, value: made.value.append(value), lambda made: list(made.value))
 def value_of_a_member() -> Any:
     class Lists(enum.Enum):
-        ONE = []  # noqa: RUF012
+        ONE: list[Any] = []  # type: ignore[misc]  # noqa: RUF012
 
     return Lists.ONE
 
@@ -375,7 +375,7 @@ def zone_of_a_time() -> Any:
         def __repr__(self) -> str:
             return "Zone()"
 
-    return datetime.datetime(2024, 1, 1, tzinfo=Zone())
+    return datetime.datetime(2024, 1, 1, tzinfo=Zone())  # type: ignore[abstract]
 
 
 @kind(lambda made, value: setattr(made, "characters_written", 7), lambda made: getattr(made, "characters_written", 0))
@@ -438,8 +438,9 @@ def slot_behind_a_property() -> Any:
         __slots__ = ("kept",)
 
     slot = vars(Local)["kept"]
-    Local.kept = property(lambda self: "nothing")  # type: ignore[assignment]
-    Local.slots = [slot]  # type: ignore[attr-defined]
+    of_class: Any = Local
+    of_class.kept = property(lambda self: "nothing")
+    of_class.slots = [slot]
     made = Local()
     slot.__set__(made, "nothing")
     return made
