@@ -27,13 +27,11 @@ import time
 import types
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from ..errors import ExplorerUsageError
-from ..state.kept import is_a_users
-from ..state.outside import Outside
 from .loop import ExplorerLoop
-from .refusals import DEFINING_MODULES
+from .refusals import DEFINING_MODULES, is_a_users
 from .tasks import ExplorerTask
 
 _CLOCK = "Use the loop's virtual time (asyncio.sleep, loop.time()) or pass the clock in"
@@ -140,6 +138,26 @@ _ALSO_IN = (
 )
 
 
+class Surroundings(Protocol):
+    """What one run asks of those who watch what outlives all runs (`state/outside.py`)."""
+
+    constants: dict[int, int]
+    thread: frozenset[str]
+    tracebacks: bool
+
+    def reads(self, path: Any) -> bool:
+        """Note a file that the program opens to read, and say whether it is one."""
+
+    def refuse_changes(self, *, declared: bool) -> None:
+        """Raise when something outside is not as it was."""
+
+    def is_to_be_watched(self, name: str, question: Any) -> bool:
+        """Say whether it is to be seen to that a question changes nothing."""
+
+    def reading(self, run: Any) -> bytes | None:
+        """Return the identity of the state that a run is in; None where it cannot be read."""
+
+
 class Fence:
     """Installs the replacements for one search. `loop` is the run whose step is under way, None between steps."""
 
@@ -147,7 +165,7 @@ class Fence:
 
     def __init__(self, allow: tuple[str, ...] = ()) -> None:
         self.loop: ExplorerLoop | None = None
-        self.outside: Outside | None = None
+        self.outside: Surroundings | None = None
         self.interrupted = False  # a KeyboardInterrupt came out of a step: the program's own, or somebody's Ctrl-C
         self._allow = frozenset(allow)
         self._thread = threading.get_ident()

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import site
 import sys
+import sysconfig
+import types
 from typing import Any, NoReturn
 
 from ..errors import ForbiddenCall, ToldApart
+
+_LIBRARIES = tuple({
+    *(path for name in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_path(name))),
+    *site.getsitepackages(),
+    os.path.dirname(os.__file__),
+})  # fmt: skip
 
 # A call is looked for behind their frames: the module that defines a function is not the one that calls it.
 DEFINING_MODULES = frozenset({"random", "secrets", "socket", "subprocess", "threading", "uuid", "concurrent"})
@@ -15,6 +25,17 @@ DEFINING_MODULES = frozenset({"random", "secrets", "socket", "subprocess", "thre
 _ON_BEHALF = DEFINING_MODULES | {
     "codecs", "dbm", "glob", "gzip", "io", "json", "os", "pathlib", "shelve", "shutil", "tempfile", "zipfile",
 }  # fmt: skip
+
+
+def is_a_users(module: Any) -> bool:
+    """Say whether a module is neither of Python, nor of what is installed, nor ours."""
+    if not issubclass(type(module), types.ModuleType):
+        return False
+    held = types.ModuleType.__dict__["__dict__"].__get__(module)
+    file, name = held.get("__file__"), held.get("__name__")
+    if type(file) is not str:
+        return name == "__main__"
+    return not file.startswith(_LIBRARIES) and not (type(name) is str and name.startswith("interleavings."))
 
 
 def calling_place() -> str:

@@ -8,16 +8,15 @@ import contextvars
 import sys
 import types
 import warnings
+import weakref
 from asyncio import events
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from ..errors import ExplorerUsageError, ForbiddenCall, Unwalkable, Violation
-from ..state.fingerprint import fingerprint
-from ..state.outside import Outside, next_finalizer
+from ..errors import ExplorerUsageError, ForbiddenCall, Violation
 from .crashing import Crash, next_subject, possible_crashes, require_recovery
-from .fence import Fence
+from .fence import Fence, Surroundings
 from .frames import frames_inwards
 from .identical import Identical, identical_from
 from .loop import ExplorerHandle, ExplorerLoop, ExplorerTimer, Job, key_of
@@ -70,10 +69,10 @@ class Run:
         state: Callable[[], Any] | None,
         invariant: Callable[[], object] | None,
         observed: dict[Hashable, Any],
-        outside: Outside,
+        outside: Surroundings,
     ) -> None:
         self.outside = outside
-        self.first_finalizer = next_finalizer()
+        self.first_finalizer = _next_finalizer()
         self.rules = rules
         self.fifo = rules.fifo
         self.cancels_left = rules.cancels
@@ -317,9 +316,7 @@ class Run:
             return to_do
         state, self.state = self.state, None
         try:
-            return (*to_do, fingerprint(self))
-        except Unwalkable:
-            return to_do
+            return (*to_do, self.outside.reading(self))
         finally:
             self.state = state
 
@@ -384,6 +381,11 @@ def _close_what_is_left(loop: ExplorerLoop) -> None:
         if generator is not None:
             with contextlib.suppress(BaseException):  # what cleanup raises now says nothing about the program
                 generator.aclose().send(None)
+
+
+def _next_finalizer() -> int:
+    """Return the number that the next finalizer gets."""
+    return int(repr(weakref.finalize._index_iter)[len("count(") : -1])  # type: ignore[attr-defined]
 
 
 def is_a_fault(target: Target) -> bool:

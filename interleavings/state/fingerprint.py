@@ -12,6 +12,7 @@ import gc
 import hashlib
 import marshal
 import random
+import weakref
 from collections.abc import Callable
 from functools import cache
 from threading import get_ident, main_thread
@@ -20,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 from ..errors import Unwalkable
 from ..runtime.loop import ExplorerHandle, key_of
 from ..runtime.tasks import STEP_WRAPPER, ExplorerTask, stepped_task
-from .outside import finalizers_since
 from .walkers import Walk, describe, find_path
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def shared_roots(run: Run) -> list[Any]:
     thread = vars(main_thread())
     if len(thread) > len(run.outside.thread):
         roots += ["on the thread", {name: held for name, held in thread.items() if name not in run.outside.thread}]
-    finalizers = finalizers_since(run.first_finalizer)
+    finalizers = _finalizers_since(run.first_finalizer)
     if finalizers:
         roots += ["finalizers", finalizers]
     roots.append(loop.get_task_factory())
@@ -128,6 +128,12 @@ def shared_roots(run: Run) -> list[Any]:
     roots.append(subject.finish)
     roots.append(run.invariant)
     return roots
+
+
+def _finalizers_since(index: int) -> list[Any]:
+    """Return the finalizers that wait and were made since; functions, sets and tasks have them too."""
+    registry = weakref.finalize._registry  # type: ignore[attr-defined]
+    return [one for one, about in list(registry.items()) if about.index >= index] if registry else []
 
 
 def waiting_roots(run: Run, handle_name: Callable[[ExplorerHandle], str], name: Callable[[Any], str]) -> list[Any]:

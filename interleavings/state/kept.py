@@ -14,17 +14,15 @@ import functools
 import gc
 import itertools
 import logging
-import os
 import random
-import site
 import sys
-import sysconfig
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
 from ..errors import Unwalkable
+from ..runtime.refusals import is_a_users
 from .statics import (
     attributes_of,
     c_base_of,
@@ -39,12 +37,6 @@ from .statics import (
 
 _ATOMS = frozenset({int, str, bytes, bool, float, complex, type(None), type(...)})
 _MOST_OBJECTS = 20_000
-_LIBRARIES = tuple({
-    *(path for name in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_path(name))),
-    *site.getsitepackages(),
-    os.path.dirname(os.__file__),
-})  # fmt: skip
-
 Look: TypeAlias = Callable[[], Iterable[Any]]
 Thing: TypeAlias = tuple[str, Look, Look | None]
 """A name in words, how to look at it, and what gives a name for each part of that."""
@@ -93,17 +85,6 @@ def _names_in(code: types.CodeType) -> Iterator[tuple[str, bool]]:
 _STORES = frozenset({dis.opmap[name] for name in ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR")})
 _LONGEST_NAME = 60
 _MOST_FUNCTIONS = 1_000
-
-
-def is_a_users(module: Any) -> bool:
-    """Say whether a module is neither of Python, nor of what is installed, nor ours."""
-    if not issubclass(type(module), types.ModuleType):
-        return False
-    held = types.ModuleType.__dict__["__dict__"].__get__(module)
-    file, name = held.get("__file__"), held.get("__name__")
-    if type(file) is not str:
-        return name == "__main__"
-    return not file.startswith(_LIBRARIES) and not (type(name) is str and name.startswith("interleavings."))
 
 
 class WhatModulesKeep:

@@ -30,12 +30,12 @@ import sys
 import threading
 import types
 import warnings
-import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..errors import Unwalkable
 from ..runtime.frames import KNOWN_GLOBALS
+from .fingerprint import fingerprint
 from .kept import Thing, WhatModulesKeep, functions_of, logger_items
 
 _WHOLE = 40
@@ -166,6 +166,13 @@ class Outside:
         self._asked_for.compare_each(_GENERATOR)
         self._note_settings()
 
+    def reading(self, run: Any) -> bytes | None:
+        """Return the identity of the state that a run is in; None where it cannot be read."""
+        try:
+            return fingerprint(run)
+        except Unwalkable:
+            return None
+
     def reads(self, path: Any) -> bool:
         """Note a file that the program opens to read, and say whether nobody who only reads it changes anything."""
         try:
@@ -185,17 +192,6 @@ def _about(path: str) -> tuple[int, ...]:
     except OSError:
         return ()
     return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def finalizers_since(index: int) -> list[Any]:
-    """Return the finalizers that wait and were made since; functions, sets and tasks have them too."""
-    registry = weakref.finalize._registry  # type: ignore[attr-defined]
-    return [one for one, about in list(registry.items()) if about.index >= index] if registry else []
-
-
-def next_finalizer() -> int:
-    """Return the number that the next finalizer gets."""
-    return int(repr(weakref.finalize._index_iter)[len("count(") : -1])  # type: ignore[attr-defined]
 
 
 # ------------------------------------------------------------------------------------------- what was noted
