@@ -27,15 +27,20 @@ _ON_BEHALF = DEFINING_MODULES | {
 }  # fmt: skip
 
 
+_MODULE: dict[str, Any] = dict(vars(types.ModuleType))
+namespace_of_module = _MODULE["__dict__"].__get__
+"""The globals of a module, whatever its class says."""
+
+
 def is_a_users(module: Any) -> bool:
     """Say whether a module is neither of Python, nor of what is installed, nor ours."""
     if not issubclass(type(module), types.ModuleType):
         return False
-    held = types.ModuleType.__dict__["__dict__"].__get__(module)
+    held = namespace_of_module(module)
     file, name = held.get("__file__"), held.get("__name__")
     if type(file) is not str:
-        return name == "__main__"
-    return not file.startswith(_LIBRARIES) and not (type(name) is str and name.startswith("interleavings."))
+        return bool(name == "__main__")
+    return not (file.startswith(_LIBRARIES) or (type(name) is str and name.startswith("interleavings.")))
 
 
 def calling_place() -> str:

@@ -129,7 +129,7 @@ def _pattern(walk: Walk, value: re.Pattern[Any]) -> None:
 
 
 def _match(walk: Walk, value: re.Match[Any]) -> None:
-    walk.out.append((value.pos, value.endpos, value.lastindex, value.regs))  # type: ignore[attr-defined]
+    walk.out.append((value.pos, value.endpos, value.lastindex, value.regs))
     walk.stack.extend((value.string, value.re))
 
 
@@ -176,7 +176,7 @@ def _ctypes_data(walk: Walk, value: Any) -> None:
     read_rebuilt(walk, value)
 
 
-_CTYPES_DATA: type = ctypes.Structure.__base__
+_CTYPES_DATA: Any = ctypes.Structure.__base__
 _FIELD = type(type("Fields", (ctypes.Structure,), {"_fields_": [("field", ctypes.c_int)]}).__dict__["field"])
 
 
@@ -216,8 +216,8 @@ CONTENT: dict[type, Handler] = {
     datetime.datetime: _pushed(lambda value: datetime.datetime.__reduce_ex__(value, 3)),
     datetime.timezone: _pushed(datetime.timezone.__getinitargs__),  # type: ignore[attr-defined]
     datetime.tzinfo: constant(("tzinfo",)),
-    io.StringIO: _pushed(io.StringIO.__getstate__),  # type: ignore[attr-defined]
-    io.BytesIO: _pushed(io.BytesIO.__getstate__),  # type: ignore[attr-defined]
+    io.StringIO: _pushed(io.StringIO.__getstate__),
+    io.BytesIO: _pushed(io.BytesIO.__getstate__),
     types.SimpleNamespace: _pushed(attributes_of),
     threading.local: _pushed(lambda value: threading.local.__getattribute__(value, "__dict__")),
     **dict.fromkeys(_VIEWS, read_referents),
@@ -263,19 +263,19 @@ def _content_of(kind: type) -> Handler | None:
         return read_exception
     if issubclass(base, type):
         return read_class
-    handler = CONTENT.get(base)
-    if handler in (read_task, read_future):
-        return _unless_overridden(kind, base, handler)
-    if handler is not None:
-        return handler
+    of_base: Handler | None = CONTENT.get(base)
+    if of_base in (read_task, read_future):
+        return _unless_overridden(kind, base, of_base)
+    if of_base is not None:
+        return of_base
     package = module_of(base).partition(".")[0]
     if package in ("_ctypes", "ctypes"):
         return _ctypes_data
     if package in sys.stdlib_module_names:
         return read_reduced if kind is base else read_rebuilt
-    handler = reader_for(base)
-    if handler is not None:
-        return handler
+    of_tensors = reader_for(base)
+    if of_tensors is not None:
+        return of_tensors
     if kind is not base and has_nothing_of_its_own(base):
         return None
     return _refused("is an object of C whose content nobody has explained; `register_walker` can")

@@ -54,7 +54,7 @@ def read_reduced(walk: Walk, value: Any) -> None:
 
 def read_rebuilt(walk: Walk, value: Any) -> None:
     """As `read_reduced`, of an object whose class may override that: by the methods of its type of C alone."""
-    base = c_base_of(type(value))
+    base: Any = c_base_of(type(value))
     parts: Any
     try:
         with _undeprecated(base):
@@ -64,7 +64,7 @@ def read_rebuilt(walk: Walk, value: Any) -> None:
                 elif "__reduce_ex__" in vars(one):
                     parts = one.__reduce_ex__(value, 2)
                 elif "__getstate__" in vars(one):
-                    parts = ("", one.__getstate__(value))  # type: ignore[attr-defined]
+                    parts = ("", one.__getstate__(value))
                 else:
                     continue
                 break

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
 from ..errors import Unwalkable
-from ..runtime.refusals import is_a_users
+from ..runtime.refusals import is_a_users, namespace_of_module
 from .statics import (
     attributes_of,
     c_base_of,
@@ -265,7 +265,7 @@ class WhatModulesKeep:
 
     def _module(self, where: str, value: types.ModuleType) -> None:
         """A module that can be imported by the names in the code (`_function`), any other by all that it has."""
-        held = types.ModuleType.__dict__["__dict__"].__get__(value)
+        held = namespace_of_module(value)
         if sys.modules.get(held.get("__name__")) is not value:
             self._attributes(where, held)
 
@@ -300,7 +300,7 @@ class WhatModulesKeep:
         imported = [module for name in names if is_a_users(module := sys.modules.get(name))]
         for found in [*[held.get(name) for name in names], *imported]:
             if issubclass(type(found), types.ModuleType):
-                inside = types.ModuleType.__dict__["__dict__"].__get__(found)
+                inside = namespace_of_module(found)
                 self._use(inside, f"global {inside.get('__name__')}", names)
 
     def _use(self, held: dict[str, Any], where: str, names: dict[str, bool]) -> None:

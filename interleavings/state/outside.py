@@ -13,7 +13,7 @@ often, but one thing at a time.
 
 from __future__ import annotations
 
-import _abc
+import abc
 import asyncio
 import builtins
 import contextvars
@@ -181,7 +181,7 @@ class Outside:
         except (TypeError, OSError, ValueError):
             return not isinstance(path, int)
         if not stat.S_ISREG(about.st_mode):
-            return name == os.devnull
+            return bool(name == os.devnull)
         self._files.setdefault(os.path.abspath(os.fsdecode(name)), _about(name))
         return True
 
@@ -287,7 +287,7 @@ def _asked_for() -> Iterator[Thing]:
     yield "a setting of gc", lambda: (gc.isenabled(), gc.get_threshold(), gc.get_debug()), None
     yield "the locale", lambda: (locale.setlocale(locale.LC_ALL),), None
     yield "the working directory", lambda: (os.getcwd(),), None
-    yield "the registry of an abstract class", lambda: (_abc.get_cache_token(),), None
+    yield "the registry of an abstract class", lambda: (abc.get_cache_token(),), None
     contexts = [decimal.DefaultContext, decimal.BasicContext, decimal.ExtendedContext]
     yield "a context of decimal", functools.partial(map, decimal.Context.__repr__, contexts), None
     noted = [logger for logger in _loggers() if logger is not None]

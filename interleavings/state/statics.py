@@ -8,7 +8,6 @@ overrides would answer.
 
 from __future__ import annotations
 
-import _abc
 import ctypes
 import functools
 import gc
@@ -19,6 +18,7 @@ from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, Modu
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Unwalkable
+from ..runtime.refusals import namespace_of_module
 
 if TYPE_CHECKING:
     from interleavings.state.walkers import Walk
@@ -37,7 +37,8 @@ qualname_of = _TYPE["__qualname__"].__get__
 _short_name_of = _TYPE["__name__"].__get__
 _basicsize_of = _TYPE["__basicsize__"].__get__
 _subclasses_of = type.__subclasses__
-_of_a_module = ModuleType.__dict__["__dict__"].__get__
+_abc: Any = sys.modules["_abc"]  # what `abc` is made of
+_of_a_module = namespace_of_module
 # What would lead back to the class itself, and what is read by a way of its own.
 _NOT_READ = frozenset({"__dict__", "__weakref__", "_abc_impl"})
 
@@ -156,7 +157,7 @@ def read_class(walk: Walk, value: type) -> None:
 
 def _registered_with(value: type) -> tuple[Any, ...]:
     """Return the classes that an abstract one takes for its own, by their names: the registry is a set of addresses."""
-    registry = [ref() for ref in _abc._get_dump(value)[0]]  # type: ignore[attr-defined]
+    registry = [ref() for ref in _abc._get_dump(value)[0]]
     classes = sorted((one for one in registry if one is not None), key=lambda one: (module_of(one), qualname_of(one)))
     names = {(module_of(one), qualname_of(one)) for one in classes}
     if len(names) < len(classes):
