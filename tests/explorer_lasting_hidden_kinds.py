@@ -189,16 +189,16 @@ putting(
 )
 putting(
     "number_that_is_a_member",
-    lambda: enum.IntEnum("Colour", "RED").RED,
+    lambda: enum.IntEnum("Colour", "RED").RED,  # type: ignore[attr-defined]
     lambda made, value: setattr(made, "kept", value),
     lambda made: getattr(made, "kept", 0),
-)  # type: ignore[attr-defined]
+)
 putting(
     "text_that_is_a_member",
-    lambda: enum.StrEnum("Colour", "RED").RED,
+    lambda: enum.StrEnum("Colour", "RED").RED,  # type: ignore[attr-defined]
     lambda made, value: setattr(made, "kept", value),
     lambda made: getattr(made, "kept", 0),
-)  # type: ignore[attr-defined]
+)
 putting(
     "address",
     lambda: type("Local", (ipaddress.IPv4Address,), {})("1.2.3.4"),
@@ -378,8 +378,8 @@ _outliving(
 )
 _outliving(
     "keyword_of_a_named_function",
-    lambda: counted.__kwdefaults__.update(second=0),
-    lambda value: counted.__kwdefaults__.update(second=value),
+    lambda: counted.__kwdefaults__.update(second=0),  # type: ignore[union-attr]
+    lambda value: counted.__kwdefaults__.update(second=value),  # type: ignore[union-attr]
     lambda: counted(),
 )
 _outliving(
@@ -398,9 +398,9 @@ _outliving(
     "attribute_of_a_named_member",
     lambda: setattr(Members.ONE, "kept", 0),
     lambda value: setattr(Members.ONE, "kept", value),
-    lambda: Members.ONE.kept,
-)  # type: ignore[attr-defined]
-_outliving("cell_of_a_named_function", lambda: count(True), lambda value: count(), lambda: count())
+    lambda: Members.ONE.kept,  # type: ignore[attr-defined]
+)
+_outliving("cell_of_a_named_function", lambda: count(True), lambda value: count(), lambda: count())  # type: ignore[call-arg]
 _outliving("table_of_a_module", lambda: table.clear(), lambda value: table.update(a=value), lambda: dict(table))
 _outliving("iterator_of_a_module", lambda: _set_numbers(0), lambda value: next(numbers), lambda: next(numbers))
 _outliving(
@@ -424,7 +424,7 @@ _outliving(
 )
 _outliving(
     "attribute_of_a_class_of_a_library",
-    lambda: hasattr(asyncio.Queue, "kept") and delattr(asyncio.Queue, "kept"),
+    lambda: hasattr(asyncio.Queue, "kept") and delattr(asyncio.Queue, "kept"),  # type: ignore[func-returns-value]
     lambda value: setattr(asyncio.Queue, "kept", value),
     lambda: getattr(asyncio.Queue, "kept", 0),
 )
@@ -438,11 +438,11 @@ _outliving(
     "attribute_of_a_named_logger",
     lambda: setattr(logging.getLogger("hidden"), "kept", 0),
     lambda value: setattr(logging.getLogger("hidden"), "kept", value),
-    lambda: logging.getLogger("hidden").kept,
-)  # type: ignore[attr-defined]
+    lambda: logging.getLogger("hidden").kept,  # type: ignore[attr-defined]
+)
 _outliving(
     "name_of_a_level",
     lambda: logging.raiseExceptions,
     lambda value: setattr(logging, "raiseExceptions", False),
-    lambda: (logging.raiseExceptions, setattr(logging, "raiseExceptions", True)),
+    lambda: (logging.raiseExceptions, setattr(logging, "raiseExceptions", True)),  # type: ignore[func-returns-value]
 )

@@ -144,10 +144,10 @@ inside(
     lambda: io.BufferedReader(io.BytesIO(b"abc")),
     lambda made: made.read(1),
     lambda made: made.read(),
-)  # type: ignore[arg-type]
+)
 inside(
     "buffered_writer", lambda: io.BufferedWriter(io.BytesIO()), lambda made: made.write(b"a"), lambda made: made.tell()
-)  # type: ignore[arg-type]
+)
 inside("memory", lambda: mmap.mmap(-1, 8), lambda made: made.write(b"a"), lambda made: made.tell())
 inside("array", lambda: array.array("i"), lambda made: made.append(1), lambda made: made.tolist())
 inside("structure", lambda: _Pair(1, 2), lambda made: setattr(made, "first", 7), lambda made: made.first)
@@ -190,7 +190,7 @@ putting("simple_queue", queue.SimpleQueue, lambda made, value: made.put(value), 
 for _of in (asyncio.Queue, asyncio.LifoQueue, asyncio.PriorityQueue):
     putting(
         f"asyncio_{_of.__name__}",
-        _of,  # type: ignore[arg-type]
+        _of,
         lambda made, value: made.put_nowait((1, id)),
         lambda made: made.qsize(),
     )
@@ -299,9 +299,9 @@ putting(
 putting(
     "name_of_a_task",
     lambda: None,
-    lambda made, value: asyncio.current_task().set_name("a"),
-    lambda made: asyncio.current_task().get_name(),
-)  # type: ignore[union-attr]
+    lambda made, value: asyncio.current_task().set_name("a"),  # type: ignore[union-attr]
+    lambda made: asyncio.current_task().get_name(),  # type: ignore[union-attr]
+)
 putting(
     "handle_that_was_cancelled",
     lambda: asyncio.get_running_loop().call_soon(lambda: None),

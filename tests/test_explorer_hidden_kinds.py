@@ -21,8 +21,9 @@ from explorer_hidden_kinds import KINDS
 from explorer_hidden_places import CHANGES, PLACES, combinations, hiding, lost
 
 from interleavings import explore
+from interleavings.errors import Unwalkable
 from interleavings.runtime.loop import ExplorerLoop
-from interleavings.state import instances, iterators, readers, statics, walkers
+from interleavings.state import instances, readers, statics, walkers
 
 EACH = 2
 """Pairs of a place and a change for each kind; `python tests/explorer_hidden_places.py` goes through all of them."""
@@ -315,5 +316,5 @@ def test_object_of_c_is_rebuilt_by_its_own_type() -> None:
     """A partial whose class overrides `__reduce__` is read by what partial itself says."""
     lying = type("Lying", (functools.partial,), {"__reduce__": lambda self: "nothing"})
     assert _identity(lying(print, 1)) != _identity(lying(print, 2))
-    with pytest.raises(iterators.Unwalkable, match="does not show its content"):
+    with pytest.raises(Unwalkable, match="does not show its content"):
         _identity(memoryview(b"a"))
