@@ -145,6 +145,8 @@ class _Verdict:
                 search.run_with(self._hired.workplace_for(self._setting), self._hired.number)
             else:
                 search.run()
+            if self._setting.outside is not None:
+                self._setting.outside.refuse_any_change()
         except Unwalkable as error:
             return self.unpruned(error.reason, progress)
         except KeyboardInterrupt:

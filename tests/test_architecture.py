@@ -105,7 +105,10 @@ CIRCLES = (
         "a trace ends in a failure, a result has a trace",
     ),
     (
-        {f"interleavings/state/{name}.py" for name in ("instances", "iterators", "readers", "statics", "walkers")},
+        {
+            f"interleavings/state/{name}.py"
+            for name in ("instances", "iterators", "readers", "statics", "tensors", "walkers")
+        },
         "whoever reads an object has the walk read what it refers to",
     ),
     ({"spec/engines/reference.py", "spec/engines/symmetry.py"}, "orbits are searched by the reference engine itself"),

@@ -64,14 +64,15 @@ def test_unreadable_object_turns_pruning_off_and_is_named(tmp_path: Any) -> None
     """An open file has a position nobody can compare: bounded, naming it and the way to it."""
 
     async def main() -> None:
-        with open(tmp_path / "file", "w") as handle:
+        with open(tmp_path / "file") as handle:
 
-            async def write() -> None:
+            async def read() -> None:
                 await asyncio.sleep(0)
-                handle.write("x")
+                handle.read(1)
 
-            await asyncio.gather(write(), write())
+            await asyncio.gather(read(), read())
 
+    (tmp_path / "file").write_text("xy")
     result = explore(main)
     assert (result.verdict, result.complete, result.states) == ("bounded", False, None)
     assert result.why is not None
@@ -85,7 +86,7 @@ def test_unreadable_object_does_not_hide_a_failure(tmp_path: Any) -> None:
 
     async def main() -> None:
         value = 0
-        with open(tmp_path / "file", "w"):
+        with open(tmp_path / "file"):
 
             async def add() -> None:
                 nonlocal value
@@ -96,6 +97,7 @@ def test_unreadable_object_does_not_hide_a_failure(tmp_path: Any) -> None:
             await asyncio.gather(add(), add())
         assert value == 2, "lost"
 
+    (tmp_path / "file").write_text("xy")
     result = explore(main)
     assert result.verdict == "fails"
 

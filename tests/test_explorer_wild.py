@@ -14,7 +14,7 @@ from test_explorer_soundness import LoopWithoutThreads, stock_outcome
 
 from interleavings import Subject, explore, replay
 from interleavings.search import pruned as search
-from interleavings.state import readers, walkers
+from interleavings.state import readers
 
 LARGEST = 120
 """States of the largest program that is compared; its schedules are then enumerated up to five times as many."""
@@ -179,5 +179,5 @@ def test_comparison_finds_what_a_reader_leaves_out(monkeypatch: pytest.MonkeyPat
     """Control: a deque without its greatest length."""
     scripts = [["keep length_of_a_deque"], ["pulse"]]
     assert difference(scripts) is None
-    monkeypatch.setitem(walkers._handlers, deque, readers._list)
+    monkeypatch.setattr(readers, "_maxlen", lambda value: None)
     assert difference(scripts) is not None

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from ..runtime.frames import describe_place, frames_inwards, is_internal, place_of
+from ..runtime.frames import describe_place, frames_inwards, is_internal, locals_of, place_of
 from ..runtime.run import Run
 from ..runtime.tasks import exception_of
 from ..runtime.waits import explained
@@ -116,8 +116,8 @@ def _waits_for(run: Run, task: Any, watch: HolderWatch, chain: Chain) -> tuple[s
         label = run.loop.label_of(waiter)
         return f"task {label}", [label], ""
     for number in reversed(range(len(chain))):  # the innermost that says what it waits for
-        code, frame, _ = chain[number]
-        told = explained(code, frame.f_locals)
+        code, _, awaitable = chain[number]
+        told = explained(code, locals_of(awaitable, code))
         if told is not None:
             return told.what, _labels(run, told.held_by), _caller(chain[:number])
     children = getattr(waiter, "_children", None)
@@ -125,11 +125,11 @@ def _waits_for(run: Run, task: Any, watch: HolderWatch, chain: Chain) -> tuple[s
         labels = _pending(run, children)
         return f"gather of {', '.join(labels) or 'futures'}", labels, ""
     found = None
-    for code, frame, _ in chain:
+    for code, _, awaitable in chain:
         if not is_internal(code):
             found = None
         elif found is None or isinstance(found[0], asyncio.Condition):  # a Condition waits for its lock as well
-            found = _primitive(run, code, frame.f_locals, watch) or found
+            found = _primitive(run, code, locals_of(awaitable, code), watch) or found
     if found is not None:
         owner, word, holders = found
         name = _name_of(owner, chain) if owner is not None else ""
@@ -188,13 +188,14 @@ def _pending(run: Run, futures: Any) -> list[str]:
 
 def _name_of(value: Any, chain: Chain) -> str:
     """Return how the user's code calls an object: a variable, or an attribute reached from one."""
-    for code, frame, _ in reversed(chain):
+    for code, _, awaitable in reversed(chain):
         if is_internal(code):
             continue
-        for name, held in frame.f_locals.items():
+        known = locals_of(awaitable, code)
+        for name, held in known.items():
             if held is value:
                 return str(name)
-        for name, held in frame.f_locals.items():
+        for name, held in known.items():
             path = _attribute_path(held, value, 3)
             if path is not None:
                 return f"{name}{path}"

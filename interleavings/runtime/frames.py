@@ -1,15 +1,18 @@
 """Reads suspended coroutines: where they stand, and everything their frames hold.
 
 `f_locals` misses what lies on the value stack (`s.v = s.v + await f()`), which `gc.get_referents` shows; it in turn
-does not say which local is unset. Both together are the whole frame.
+does not say which local is unset, which the frame's own memory does. `f_locals` itself is never asked: until Python
+3.12 it writes into the very dictionary that a program was given by `locals()`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import hashlib
 import marshal
+import sys
 import types
 from asyncio import base_events
 from collections.abc import Iterator
@@ -20,8 +23,10 @@ _INTERNAL_FILES = frozenset({contextlib.__file__})
 
 _KEPT_CODES = 10_000
 
-CodeRecord: TypeAlias = tuple[types.CodeType, tuple[str, bytes], tuple[str, ...]]
-"""A code object, the constant that stands for it, and the names of its locals, cells and free variables."""
+CodeRecord: TypeAlias = tuple[types.CodeType, tuple[str, bytes], tuple[str, ...], Any, str, str, list[Any]]
+"""A code object, the constant that stands for it, the names of its locals, cells and free variables, in the order in
+which a frame has them, how so many pointers lie in memory, its names, and the globals of a module that it was
+met with."""
 
 # By address, for speed; a record keeps its code alive, so no address is used twice while it is here.
 RECORDS: dict[int, CodeRecord] = {}
@@ -40,8 +45,32 @@ def code_record(code: types.CodeType) -> CodeRecord:
             content = marshal.dumps((code.co_qualname, code), 2)
             tag = _tags[code, code.co_filename] = ("code", hashlib.blake2b(content, digest_size=16).digest())
         names = tuple(dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars)))
-        record = RECORDS[id(code)] = (code, tag, names)
+        record = RECORDS[id(code)] = (
+            code,
+            tag,
+            names,
+            ctypes.c_ssize_t * len(names),
+            code.co_qualname,
+            code.co_name,
+            [None],
+        )
     return record
+
+
+# Of modules, and of the program that is explored, by address: constants. Whatever else code was executed in is read.
+KNOWN_GLOBALS: dict[int, dict[str, Any]] = {}
+
+
+def globals_of_the_run(own: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the globals of a function or frame unless a module has them: those that `exec` was given in a run."""
+    if id(own) in KNOWN_GLOBALS:
+        return None
+    name = own.get("__name__")
+    module = sys.modules.get(name) if type(name) is str else None
+    if type(module) is types.ModuleType and module.__dict__ is own:
+        KNOWN_GLOBALS[id(own)] = own
+        return None
+    return own
 
 
 def frame_of(awaitable: Any) -> tuple[types.CodeType, Any]:
@@ -64,18 +93,18 @@ def read_frame(kind: str, awaitable: Any, code: types.CodeType, frame: Any, out:
     if frame is None:
         out.append((kind, record[1]))
         return []
-    names = record[2]
-    held = frame.f_locals
-    unset = None if len(held) == len(names) else tuple([name for name in names if name not in held])
-    if type(held) is dict:  # until 3.12 the frame keeps it, and with it what its locals once held
-        held.clear()
+    pointers = record[3].from_address(id(awaitable) + _LOCALS)[:]
+    unset = bytes(map(bool, pointers)) if 0 in pointers else None
     referents = gc.get_referents(awaitable)
-    # The frame object exists, f_locals made it. Before it come the coroutine's name and code; after it the dictionary
-    # f_locals has filled (until 3.12), the frame's own function and its code; then locals, cells and the stack.
+    # The frame object exists, for it was asked for. Before it come the coroutine's name and code; after it the
+    # dictionary that the program was given by `locals()` (until 3.12), the frame's own function and its code; then
+    # locals, cells and the stack.
     start, end = 1, len(referents)
     while referents[start - 1] is not frame:
         start += 1
-    if start < end and referents[start] is held:
+    renamed = referents[start - 2] is not record[4] or referents[start - 3] is not record[5]
+    given = referents[start] if start < end and type(referents[start]) is dict and _SHARED_LOCALS else None
+    if given is not None:
         start += 1
     if start < end and type(referents[start]) is types.FunctionType and referents[start].__code__ is code:
         start += 1
@@ -84,7 +113,44 @@ def read_frame(kind: str, awaitable: Any, code: types.CodeType, frame: Any, out:
     if start < end and referents[-1] is None:
         del referents[-1]  # the exception being handled: None says that there was one, once
     out.append((kind, record[1], frame.f_lasti, unset, len(referents) - start))
-    return referents[: start - 1 : -1]
+    held = referents[: start - 1 : -1]
+    if renamed:
+        out.append((awaitable.__name__, awaitable.__qualname__))
+    if given is not None:
+        out.append("locals")
+        held.append(given)
+    if frame.f_globals is not record[6][0]:
+        if globals_of_the_run(frame.f_globals) is None:
+            record[6][0] = frame.f_globals
+        else:
+            out.append("globals")
+            held.append(frame.f_globals)
+    return held
+
+
+# Until 3.12 `locals()` gives a dictionary that the frame keeps.
+_SHARED_LOCALS = sys.version_info < (3, 13)
+# Where the locals of a suspended frame begin: behind everything else of the object that runs it.
+_LOCALS = types.CoroutineType.__basicsize__
+assert {types.GeneratorType.__basicsize__, types.AsyncGeneratorType.__basicsize__} == {_LOCALS}
+
+
+def locals_of(awaitable: Any, code: types.CodeType) -> dict[str, Any]:
+    """Return the locals of a suspended coroutine or generator by name, those in cells too, and change nothing of it."""
+    _, _, names, layout, *_ = code_record(code)
+    in_cells = {*code.co_cellvars, *code.co_freevars}
+    found: dict[str, Any] = {}
+    for name, pointer in zip(names, layout.from_address(id(awaitable) + _LOCALS), strict=True):
+        if not pointer:
+            continue
+        held = ctypes.cast(pointer, ctypes.py_object).value
+        if name in in_cells and type(held) is types.CellType:
+            try:
+                held = held.cell_contents
+            except ValueError:
+                continue
+        found[name] = held
+    return found
 
 
 def frames_inwards(awaitable: Any) -> Iterator[tuple[types.CodeType, Any, Any]]:

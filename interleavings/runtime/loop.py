@@ -69,6 +69,16 @@ class ExplorerTimer(asyncio.TimerHandle):
         moment: float = self._loop.shown(self._when)  # type: ignore[attr-defined]
         return moment
 
+    def __repr__(self) -> str:
+        """Return a text with the time in it: a look at the clock, too."""
+        self._loop.shown(self._when)  # type: ignore[attr-defined]
+        return super().__repr__()
+
+    def __hash__(self) -> int:
+        """Return a hash of the time, by which sets are ordered."""
+        self._loop.shown(self._when)  # type: ignore[attr-defined]
+        return super().__hash__()
+
 
 class Job:
     """A function handed to an executor. Choosing it runs it; its result arrives as a callback of its own."""
@@ -116,6 +126,12 @@ class ExplorerLoop(RefusingLoop, asyncio.AbstractEventLoop):
         self._thread = threading.get_ident()
         self._factory: Any = None
         self._exception_handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
+        self.own = 0
+        self.own = len(vars(self))  # what comes after it is the program's
+
+    def attributes_of_the_program(self) -> dict[str, Any]:
+        """Return what the program has put on the loop."""
+        return dict(list(vars(self).items())[self.own :])
 
     # -- what asyncio asks of a loop ---------------------------------------------------------------------------------
     def time(self) -> float:
@@ -130,6 +146,13 @@ class ExplorerLoop(RefusingLoop, asyncio.AbstractEventLoop):
             return Moment(moment)
         self.sights.add("clock")
         return moment
+
+    def given(self, when: Any, what: str) -> None:
+        """Take a point in time from the program: how far it is from now depends on the clock."""
+        if not self.relative:
+            self.sights.add("clock")
+        elif type(when) is not Moment:
+            self.refuse(f"absolute time ({what})", "Subject(horizon=...): add a duration to a moment of the clock")
 
     def get_debug(self) -> bool:
         return False
@@ -166,13 +189,20 @@ class ExplorerLoop(RefusingLoop, asyncio.AbstractEventLoop):
     ) -> asyncio.TimerHandle:
         if delay is None:
             raise TypeError("delay must not be None")
-        return self.call_at(self.now + delay, callback, *args, context=context)
+        return self._set_timer(self.now + delay, callback, args, context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callback, *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         if when is None:
             raise TypeError("when cannot be None")
+        if calling_module(1) != "asyncio.timeouts":  # that has said already where it has the time from
+            self.given(when, "loop.call_at")
+        return self._set_timer(when, callback, args, context)
+
+    def _set_timer(
+        self, when: float, callback: Callback, args: tuple[Any, ...], context: contextvars.Context | None
+    ) -> asyncio.TimerHandle:
         timer = ExplorerTimer(plain(when), callback, args, self, context, self.current_label())
         if not self.closing:
             self.timers.append(timer)

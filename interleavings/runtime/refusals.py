@@ -2,13 +2,45 @@
 
 from __future__ import annotations
 
+import os
+import site
 import sys
+import sysconfig
+import types
 from typing import Any, NoReturn
 
 from ..errors import ForbiddenCall, ToldApart
 
+_LIBRARIES = tuple({
+    *(path for name in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_path(name))),
+    *site.getsitepackages(),
+    os.path.dirname(os.__file__),
+})  # fmt: skip
+
 # A call is looked for behind their frames: the module that defines a function is not the one that calls it.
 DEFINING_MODULES = frozenset({"random", "secrets", "socket", "subprocess", "threading", "uuid", "concurrent"})
+
+
+# They do for the program what it asks for, so the line that asked is looked for behind them as well.
+_ON_BEHALF = DEFINING_MODULES | {
+    "codecs", "dbm", "glob", "gzip", "io", "json", "os", "pathlib", "shelve", "shutil", "tempfile", "zipfile",
+}  # fmt: skip
+
+
+_MODULE: dict[str, Any] = dict(vars(types.ModuleType))
+namespace_of_module = _MODULE["__dict__"].__get__
+"""The globals of a module, whatever its class says."""
+
+
+def is_a_users(module: Any) -> bool:
+    """Say whether a module is neither of Python, nor of what is installed, nor ours."""
+    if not issubclass(type(module), types.ModuleType):
+        return False
+    held = namespace_of_module(module)
+    file, name = held.get("__file__"), held.get("__name__")
+    if type(file) is not str:
+        return bool(name == "__main__")
+    return not (file.startswith(_LIBRARIES) or (type(name) is str and name.startswith("interleavings.")))
 
 
 def calling_place() -> str:
@@ -18,7 +50,7 @@ def calling_place() -> str:
         module: str = frame.f_globals.get("__name__", "")
         package = module.partition(".")[0]
         own = package == "interleavings" and not module.startswith("interleavings.scenarios")
-        if not own and package != "asyncio" and package not in DEFINING_MODULES:
+        if not own and package != "asyncio" and package not in _ON_BEHALF:
             code = frame.f_code
             return f"{code.co_filename.rpartition('/')[2]}:{frame.f_lineno} in {code.co_qualname}"
         frame = frame.f_back

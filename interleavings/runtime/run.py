@@ -8,6 +8,7 @@ import contextvars
 import sys
 import types
 import warnings
+import weakref
 from asyncio import events
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 from ..errors import ExplorerUsageError, ForbiddenCall, Violation
 from .crashing import Crash, next_subject, possible_crashes, require_recovery
-from .fence import Fence
+from .fence import Fence, Surroundings
 from .frames import frames_inwards
 from .identical import Identical, identical_from
 from .loop import ExplorerHandle, ExplorerLoop, ExplorerTimer, Job, key_of
@@ -68,7 +69,10 @@ class Run:
         state: Callable[[], Any] | None,
         invariant: Callable[[], object] | None,
         observed: dict[Hashable, Any],
+        outside: Surroundings,
     ) -> None:
+        self.outside = outside
+        self.first_finalizer = _next_finalizer()
         self.rules = rules
         self.fifo = rules.fifo
         self.cancels_left = rules.cancels
@@ -170,7 +174,9 @@ class Run:
                 if not (task in self.mains and len(self.mains) == 1) and not is_housekeeping(task):
                     _put(found, _CANCEL + loop.label_of(task), task)
         if self.crashes_left and not ended:
-            for crash in self._guarded(lambda: possible_crashes(self.subject)):
+            for crash in self._guarded(
+                lambda: self.ask("durable", lambda: possible_crashes(self.subject), watched=False)
+            ):
                 _put(found, crash.key, crash)
         return found
 
@@ -290,13 +296,37 @@ class Run:
             self._run_handle(callback)
 
     # -- judgement ---------------------------------------------------------------------------------------------------
-    def observe(self) -> Failure | None:
+    def ask(self, name: str, question: Callable[[], Any], *, watched: bool = True) -> Any:
+        """Ask what the subject is to say about the program, and refuse a question that changes the program itself."""
+        whole = watched and self.outside.is_to_be_watched(name, question)
+        before = self._looks(whole)
+        answer = question()
+        if self._looks(whole) != before:
+            raise ExplorerUsageError(
+                f"{name}() changed the program that it is asked about: it sets an event, resolves a future, or "
+                "changes what tasks share. What is asked in every state may only look; put what acts into a task"
+            )
+        return answer
+
+    def _looks(self, whole: bool) -> tuple[Any, ...]:
+        """Return what there is to do, and with `whole` all of the state but what it declares itself."""
+        loop = self.loop
+        to_do = (len(loop.ready), len(loop.timers), len(loop.jobs), len(loop.tasks))
+        if not whole:
+            return to_do
+        state, self.state = self.state, None
+        try:
+            return (*to_do, self.outside.reading(self))
+        finally:
+            self.state = state
+
+    def observe(self, *, watched: bool = False) -> Failure | None:
         """Let the subject's observer follow the step that was just done."""
         observer = self.subject.observe
         if observer is None:
             return None
         try:
-            answer = observer()
+            answer = self.ask("observe", observer, watched=watched)
         except Violation as violation:
             return Failure("violation", violation.property, violation.message, violation.details)
         try:
@@ -351,6 +381,11 @@ def _close_what_is_left(loop: ExplorerLoop) -> None:
         if generator is not None:
             with contextlib.suppress(BaseException):  # what cleanup raises now says nothing about the program
                 generator.aclose().send(None)
+
+
+def _next_finalizer() -> int:
+    """Return the number that the next finalizer gets."""
+    return int(repr(weakref.finalize._index_iter)[len("count(") : -1])  # type: ignore[attr-defined]
 
 
 def is_a_fault(target: Target) -> bool:

@@ -8,7 +8,6 @@ schedule would lead elsewhere in the next process.
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import inspect
 import sys
 import types
@@ -144,17 +143,6 @@ def coroutine_name(coroutine: Any) -> str:
     """Return the last part of a coroutine's name, which a task made from it is called after."""
     name = getattr(coroutine, "__name__", None)
     return name if isinstance(name, str) else type(coroutine).__name__
-
-
-_generic_dict = ctypes.pythonapi.PyObject_GenericGetDict
-_generic_dict.argtypes = [ctypes.py_object, ctypes.c_void_p]
-_generic_dict.restype = ctypes.py_object
-
-
-def attributes_of(future: Any) -> dict[str, Any]:
-    """Return the attributes that were set on a future or task; the C types have a dictionary but do not show it."""
-    attributes: dict[str, Any] = _generic_dict(future, None)
-    return attributes
 
 
 def _step_wrapper_type() -> type:

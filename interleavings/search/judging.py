@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..errors import Violation
+from ..errors import ExplorerUsageError, Violation
 from ..runtime.result import Failure
 from ..runtime.tasks import ExplorerTask, exception_of, was_cancelled
 
@@ -21,7 +22,7 @@ def judge(run: Run, options: dict[str, Target]) -> Failure | None:
     if run.loop.unhandled:
         return _unhandled(run.loop.unhandled[0])
     if run.invariant is not None:
-        failure = _ask("invariant", run.invariant)
+        failure = _ask("invariant", run.invariant, functools.partial(run.ask, "invariant", run.invariant))
         if failure is not None:
             return failure
     ended = True
@@ -87,12 +88,14 @@ def _unhandled(context: dict[str, Any]) -> Failure:
     return Failure("unhandled-exception", "loop", message)
 
 
-def _ask(kind: str, question: Callable[[], object]) -> Failure | None:
+def _ask(kind: str, question: Callable[[], object], ask: Callable[[], object]) -> Failure | None:
     name = getattr(question, "__name__", kind)
     try:
-        answer = question()
+        answer = ask()
     except Violation as violation:
         return Failure("violation", violation.property, violation.message, violation.details)
+    except ExplorerUsageError:
+        raise
     except Exception as error:
         return Failure(kind, name, str(error) or type(error).__name__, {"raised_at": raised_at(error)})
     if answer is None or answer is True:
@@ -128,7 +131,7 @@ def _end(run: Run) -> Failure | None:
         seen = "which was awaited and ignored; the search is strict" if awaited else "which nobody awaited"
         return _failure_from("unseen-exception", error, f"in {label}, {seen}")
     if run.subject.finish is not None:
-        failure = _ask("finish", run.subject.finish)
+        failure = _ask("finish", run.subject.finish, run.subject.finish)
         if failure is not None:
             return failure
     run.outcome = _outcome(run)

@@ -13,6 +13,7 @@ from ..runtime.fence import Fence
 from ..runtime.result import Failure
 from ..runtime.run import Rules, Run, Target, unawaited_as_it_is
 from ..runtime.subject import Program
+from ..state.outside import Outside
 from .judging import judge
 
 # Taken at import: during a search the module's own attributes are the fence's.
@@ -51,14 +52,18 @@ class Setting:
     runs: int = 0
     # What observers returned, numbered in the order of first sight: states hold the number.
     observed: dict[Hashable, Any] = field(default_factory=dict)
+    outside: Outside | None = None
 
     def start(self) -> Run:
         """Start a fresh run; now and then collect the cycles that earlier runs left."""
         self.runs += 1
+        if self.outside is None:
+            self.outside = Outside(*(one for one in (self.program, self.state, self.invariant) if one is not None))
+            self.fence.outside = self.outside
         if self.runs % _YOUNG_EVERY == 0:
             with unawaited_as_it_is():
                 gc.collect(1 if self.runs % _OLD_EVERY == 0 else 0)
-        return Run(self.program, self.rules, self.fence, self.state, self.invariant, self.observed)
+        return Run(self.program, self.rules, self.fence, self.state, self.invariant, self.observed, self.outside)
 
     def under(self, rules: Rules) -> Setting:
         """Return the same setting under other rules, with its own count of runs."""
@@ -67,7 +72,9 @@ class Setting:
 
 def look(run: Run) -> tuple[Failure | None, dict[str, Target]]:
     """Observe and judge the state a run has just come to. Raises the forbidden call that led there, if any."""
-    failure = run.observe()
+    failure = run.observe(watched=True)
+    if run.state is not None:
+        run.ask("state", run.state)
     options = run.options()
     if failure is None:
         failure = judge(run, options)

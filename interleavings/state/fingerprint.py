@@ -12,9 +12,10 @@ import gc
 import hashlib
 import marshal
 import random
+import weakref
 from collections.abc import Callable
 from functools import cache
-from threading import get_ident
+from threading import get_ident, main_thread
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Unwalkable
@@ -78,10 +79,14 @@ def _walk_for(run: Run) -> Walk:
 
 
 def walk_of(run: Run) -> Walk:
-    """Begin a reading of the state a run is in."""
+    """Begin a reading of the state a run is in. Raises `Unwalkable` when something outside of the run was changed."""
+    outside = run.outside
+    outside.refuse_changes(declared=run.declared)
     walk = Walk(run.loop.now, run.base_context, run.declared, run.subject.horizon)
+    walk.memo.update(outside.constants)
     walk.hashed = run.loop.hashed_futures > 0
     walk.requests = "requests" in run.rules.sights
+    walk.tracebacks = outside.tracebacks
     return walk
 
 
@@ -107,6 +112,14 @@ def shared_roots(run: Run) -> list[Any]:
         roots.append(random.getstate())
     if loop.hashed_futures:
         roots.append(loop.hashed_futures)
+    if len(vars(loop)) > loop.own:
+        roots += ["on the loop", loop.attributes_of_the_program()]
+    thread = vars(main_thread())
+    if len(thread) > len(run.outside.thread):
+        roots += ["on the thread", {name: held for name, held in thread.items() if name not in run.outside.thread}]
+    finalizers = _finalizers_since(run.first_finalizer)
+    if finalizers:
+        roots += ["finalizers", finalizers]
     roots.append(loop.get_task_factory())
     roots.append(loop.get_exception_handler())
     state = run.state
@@ -115,6 +128,12 @@ def shared_roots(run: Run) -> list[Any]:
     roots.append(subject.finish)
     roots.append(run.invariant)
     return roots
+
+
+def _finalizers_since(index: int) -> list[Any]:
+    """Return the finalizers that wait and were made since; functions, sets and tasks have them too."""
+    registry = weakref.finalize._registry  # type: ignore[attr-defined]
+    return [one for one, about in list(registry.items()) if about.index >= index] if registry else []
 
 
 def waiting_roots(run: Run, handle_name: Callable[[ExplorerHandle], str], name: Callable[[Any], str]) -> list[Any]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Unwalkable
-from ..runtime.frames import frame_of
+from ..runtime.frames import frame_of, locals_of
 from ..runtime.identical import Identical, Naming
 from ..runtime.loop import name_of
 from ..runtime.tasks import ExplorerTask
@@ -167,10 +167,10 @@ def _told_apart(run: Run, task: ExplorerTask) -> str:
 
 
 def _what_differs(walk: Walk, first: ExplorerTask, second: ExplorerTask) -> str:
-    (code, frame), (other_code, other_frame) = frame_of(first.get_coro()), frame_of(second.get_coro())
+    (code, _), (other_code, _) = frame_of(first.get_coro()), frame_of(second.get_coro())
     if code is not other_code:
         return f"{first.label} runs {code.co_qualname}, {second.label} runs {other_code.co_qualname}"
-    mine, theirs = frame.f_locals, other_frame.f_locals
+    mine, theirs = locals_of(first.get_coro(), code), locals_of(second.get_coro(), code)
     for name in mine:
         if name not in theirs or _content(walk, mine[name]) != _content(walk, theirs[name]):
             return (

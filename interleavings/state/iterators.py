@@ -10,9 +10,12 @@ import ctypes
 import gc
 import warnings
 from collections import OrderedDict, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Unwalkable
+from .statics import c_base_of
 
 if TYPE_CHECKING:
     from interleavings.state.walkers import Walk
@@ -23,14 +26,21 @@ _STATE_OF_ITERATOR = object.__basicsize__ + 3 * _POINTER
 _STATE_OF_DEQUE = object.__basicsize__ + 5 * _POINTER
 
 
+@contextmanager
+def _undeprecated(kind: type) -> Iterator[None]:
+    """Iterators of `itertools` say how to rebuild them, with a warning since 3.12."""
+    if kind.__module__ != "itertools":
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
+
+
 def read_reduced(walk: Walk, value: Any) -> None:
     """C objects that say themselves how to rebuild them: iterators, dates, random states."""
     try:
-        if type(value).__module__ == "itertools":  # deprecated there since 3.12
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)
-                parts = value.__reduce__()
-        else:
+        with _undeprecated(type(value)):
             parts = value.__reduce_ex__(2)
     except Exception as error:
         raise Unwalkable(value, f"{type(value).__qualname__} does not show its content ({error})") from None
@@ -40,6 +50,30 @@ def read_reduced(walk: Walk, value: Any) -> None:
         return
     expanded = [list(part) if index >= 3 and part is not None else part for index, part in enumerate(parts)]
     walk.stack.append(tuple(walk.made(expanded)[1:]))
+
+
+def read_rebuilt(walk: Walk, value: Any) -> None:
+    """As `read_reduced`, of an object whose class may override that: by the methods of its type of C alone."""
+    base: Any = c_base_of(type(value))
+    parts: Any
+    try:
+        with _undeprecated(base):
+            for one in base.__mro__[:-1]:
+                if "__reduce__" in vars(one):
+                    parts = one.__reduce__(value)
+                elif "__reduce_ex__" in vars(one):
+                    parts = one.__reduce_ex__(value, 2)
+                elif "__getstate__" in vars(one):
+                    parts = ("", one.__getstate__(value))
+                else:
+                    continue
+                break
+            else:
+                raise TypeError(f"{base.__qualname__} does not say how to rebuild it")
+    except Exception as error:
+        raise Unwalkable(value, f"{type(value).__qualname__} does not show its content ({error})") from None
+    walk.out.append(("rebuilt", base.__module__, base.__qualname__))
+    walk.stack.append(tuple(walk.made(list(parts))[1:]))
 
 
 def _over_a_container(walk: Walk, value: Any) -> None:

@@ -10,21 +10,24 @@ import asyncio
 import collections
 import contextvars
 import ctypes
+import enum
 import gc
 import re
+import sys
+import threading
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..errors import Unwalkable
 from ..runtime.clock_regions import Moment, plain
-from ..runtime.frames import RECORDS, code_record, read_frame
+from ..runtime.frames import RECORDS, code_record, globals_of_the_run, read_frame
 from ..runtime.loop import ExplorerHandle, ExplorerLoop, ExplorerTimer, Job
-from ..runtime.tasks import STEP_WRAPPER, ExplorerFuture, ExplorerTask, attributes_of, cancel_requests
+from ..runtime.tasks import STEP_WRAPPER, ExplorerFuture, ExplorerTask, cancel_requests
 from .iterators import READERS as ITERATORS
 from .iterators import refuse_proxy
-from .statics import attributes_kept
+from .statics import CONSTANT_FUNCTIONS, attributes_of, is_of_the_run, module_of, qualname_of
 
 if TYPE_CHECKING:
     from interleavings.state.walkers import Walk
@@ -49,32 +52,52 @@ def constant(tag: tuple[str, ...]) -> Handler:
     return handle
 
 
-def read_named(walk: Walk, value: Any) -> None:
-    """Classes, modules, descriptors: constants, told apart by name."""
-    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None) or type(value).__qualname__
-    walk.out.append(("named", str(getattr(value, "__module__", "")), str(name)))
-
-
 def read_text(walk: Walk, value: Any) -> None:
     """Immutable values whose repr says everything about them."""
     walk.out.append(("text", type(value).__qualname__, repr(value)))
 
 
-def _list(walk: Walk, value: Any) -> None:
-    if only_atoms(map(type, value)):
-        walk.out.append((type(value).__qualname__, tuple(value)))
+def _values(walk: Walk, kind: type, held: Sequence[Any]) -> None:
+    if only_atoms(map(type, held)):
+        walk.out.append((kind.__qualname__, tuple(held)))
     else:
-        walk.out.append((type(value).__qualname__, len(value)))
-        walk.stack.extend(list(value)[::-1])
+        walk.out.append((kind.__qualname__, len(held)))
+        walk.stack.extend(held[::-1])
+
+
+def _list(walk: Walk, value: Any) -> None:
+    if only_atoms(map(type, list.__iter__(value))):
+        walk.out.append(("list", tuple(list.__iter__(value))))
+    else:
+        walk.out.append(("list", list.__len__(value)))
+        walk.stack.extend(list.__reversed__(value))
+
+
+def read_tuple(walk: Walk, value: Any) -> None:
+    walk.stack.append(tuple.__getitem__(value, slice(None)))
 
 
 def _deque(walk: Walk, value: Any) -> None:
-    walk.out.append(value.maxlen)
-    _list(walk, value)
+    walk.out.append(_maxlen(value))
+    _values(walk, collections.deque, list(collections.deque.__iter__(value)))
 
 
 def _dict(walk: Walk, value: Any) -> None:
-    kind, keys, held = type(value).__qualname__, tuple(value), tuple(value.values())
+    keys, held = tuple(_KEYS(value)), tuple(_HELD(value))
+    if only_atoms(map(type, keys)):
+        if only_atoms(map(type, held)):
+            walk.out.append(("dict", keys, held))
+        else:
+            walk.out.append(("dict", keys))
+            walk.stack.extend(held[::-1])
+    else:
+        _table(walk, "dict", keys, held)
+
+
+_KEYS, _HELD = dict.keys, dict.values
+
+
+def _table(walk: Walk, kind: str, keys: tuple[Any, ...], held: tuple[Any, ...]) -> None:
     if not only_atoms(map(type, keys)):
         walk.out.append((kind, len(keys)))
         for key, one in zip(reversed(keys), reversed(held), strict=True):
@@ -87,9 +110,22 @@ def _dict(walk: Walk, value: Any) -> None:
         walk.stack.extend(held[::-1])
 
 
+def _ordered_dict(walk: Walk, value: Any) -> None:
+    """An ordered dictionary has an order of its own beside the one that every dictionary has, and attributes."""
+    keys = tuple(_KEYS(value))
+    _table(walk, "OrderedDict", keys, tuple(_HELD(value)))
+    ordered = tuple(collections.OrderedDict.keys(value))
+    if len(ordered) != len(keys) or any(one is not other for one, other in zip(keys, ordered, strict=True)):
+        places = {id(key): place for place, key in enumerate(keys)}
+        walk.out.append(tuple([places.get(id(key)) for key in ordered]))
+    if type(value) is collections.OrderedDict and attributes_of(value):
+        walk.out.append(("attributes",))
+        walk.stack.append(attributes_of(value))
+
+
 def _defaultdict(walk: Walk, value: Any) -> None:
-    _dict(walk, value)
-    walk.stack.append(value.default_factory)
+    _table(walk, "defaultdict", tuple(dict.keys(value)), tuple(dict.values(value)))
+    walk.stack.append(_default_factory(value))
 
 
 def _set(walk: Walk, value: Any) -> None:
@@ -97,22 +133,20 @@ def _set(walk: Walk, value: Any) -> None:
 
     How large the table is and how many members have left it decide in which order the next ones will stand.
     """
-    members = list(value)
+    base = set if issubclass(type(value), set) else frozenset
+    members = list(base.__iter__(value))
     walk.out.append(_layout(value))
     if not all(type(member) in _STABLE_HASH for member in members):
         places = {id(member): place for place, member in enumerate(members)}
         members = _sorted_members(walk, members, value)
         walk.out.append(tuple([places[id(member)] for member in members]))  # fixed within a process and its forks
-    if only_atoms(map(type, members)):
-        walk.out.append((type(value).__qualname__, tuple(members)))
-    else:
-        walk.out.append((type(value).__qualname__, len(members)))
-        walk.stack.extend(members[::-1])
+    _values(walk, base, members)
 
 
 def _layout(value: Any) -> tuple[int, int]:
     """Return the size of a set's table and how many entries were ever used: members that have left count on in it."""
-    return value.__sizeof__(), ctypes.c_ssize_t.from_address(id(value) + object.__basicsize__).value
+    base = set if issubclass(type(value), set) else frozenset
+    return base.__sizeof__(value), ctypes.c_ssize_t.from_address(id(value) + object.__basicsize__).value
 
 
 def _sorted_members(walk: Walk, members: list[Any], whole: Any) -> list[Any]:
@@ -134,24 +168,48 @@ def _order(walk: Walk, member: Any) -> tuple[str, str]:
     if kind in (tuple, frozenset):
         parts = [_order(walk, part) for part in member]
         return kind.__name__, repr(sorted(parts) if kind is frozenset else parts)
-    if isinstance(member, ExplorerTask):
+    if issubclass(kind, ExplorerTask):
         return "task", member.label if walk.naming is None else walk.naming(member.label)
-    if isinstance(member, (type, types.FunctionType)):
-        return kind.__name__, f"{member.__module__}.{member.__qualname__}"
+    if issubclass(kind, weakref.ref):
+        thing = weakref.ref.__call__(member)
+        return "weak", "dead" if thing is None else " ".join(_order(walk, thing))
+    if issubclass(kind, type):
+        return "type", f"{module_of(member)}.{qualname_of(member)}"
+    if kind is types.FunctionType:
+        return "function", f"{member.__module__}.{member.__qualname__}"
     number = walk.memo.get(id(member))
     if number is not None:
         return "visited", f"{number:012d}"
-    if hasattr(member, "_member_map_") or hasattr(kind, "_member_map_"):
-        return kind.__name__, str(member)
+    if issubclass(kind, enum.Enum):
+        held = attributes_of(member)
+        return f"{module_of(kind)}.{qualname_of(kind)}", f"{held.get('_name_')} {held.get('_sort_order_')}"
     raise Unwalkable(member, f"a set that holds {kind.__qualname__} objects has no order that every run repeats")
 
 
 def _function(walk: Walk, value: types.FunctionType) -> None:
-    """A function is its code, which is constant, and what it holds: cells and default values."""
-    parts = (attributes_kept(value), value.__kwdefaults__, value.__defaults__, value.__closure__)
-    which = [part is None for part in parts]
-    walk.out.append(("function", str(value.__module__), code_record(value.__code__)[1], *which))
+    """A function is its code, which is constant, and what it holds: cells and default values.
+
+    One that a run made is also what it keeps beside them, and what it was executed in where no module is that.
+    """
+    parts: tuple[Any, ...] = (value.__kwdefaults__, value.__defaults__, value.__closure__)
+    tag = code_record(value.__code__)[1]
+    if is_of_the_run(value):
+        about = value.__name__, value.__qualname__, value.__module__
+        parts = (
+            globals_of_the_run(value.__globals__),
+            value.__dict__ or None,
+            value.__doc__,
+            value.__annotations__ or None if _ANNOTATIONS_ARE_VALUES else None,
+            *parts,
+        )
+        walk.out.append(("function of the run", tag, *about, *[part is None for part in parts]))
+    else:
+        walk.out.append(("function", str(value.__module__), tag, *[part is None for part in parts]))
     walk.stack.extend([part for part in parts if part is not None])
+
+
+# From 3.14 on to ask for them runs the program's own code.
+_ANNOTATIONS_ARE_VALUES = sys.version_info < (3, 14)
 
 
 def _cell(walk: Walk, value: types.CellType) -> None:
@@ -168,7 +226,10 @@ def _method(walk: Walk, value: types.MethodType) -> None:
     function: Any = value.__func__
     walk.stack.append(value.__self__)
     if type(function) is types.FunctionType and not (
-        function.__closure__ or function.__defaults__ or function.__kwdefaults__ or attributes_kept(function)
+        function.__closure__
+        or function.__defaults__
+        or function.__kwdefaults__
+        or (id(function) not in CONSTANT_FUNCTIONS and is_of_the_run(function))
     ):
         code = function.__code__
         walk.out.append(("method", (RECORDS.get(id(code)) or code_record(code))[1]))
@@ -335,32 +396,85 @@ def _job(walk: Walk, value: Job) -> None:
 
 
 def read_exception(walk: Walk, value: BaseException) -> None:
-    walk.out.append(("exception", type(value).__module__, type(value).__qualname__))
-    walk.stack.append(walk.made(value.__dict__))
-    walk.stack.append(value.__cause__)
-    walk.stack.append(value.__context__)
-    walk.stack.append(value.args)
+    """Arguments, cause and context, and its attributes; fields of other names are read as slots are."""
+    kind = type(value)
+    walk.out.append(("exception", module_of(kind), qualname_of(kind)))
+    if issubclass(kind, OSError):
+        try:
+            walk.out.append(_characters_written(value))
+        except AttributeError:
+            walk.out.append(("nothing was written",))
+    if walk.tracebacks:
+        traceback = _traceback(value)
+        while traceback is not None:  # where it was raised and has passed; what those frames held is left out
+            walk.out.append((code_record(traceback.tb_frame.f_code)[1], traceback.tb_lasti))
+            traceback = traceback.tb_next
+        walk.out.append(("raised",))
+    walk.stack.append(walk.made(_exception_attributes(value)))
+    walk.stack.append(_cause(value))
+    walk.stack.append(_exception_context(value))
+    walk.stack.append(_arguments(value))
+
+
+def read_traceback(walk: Walk, value: types.TracebackType) -> None:
+    """A traceback by the places that it names, and what the frames that have ended held.
+
+    An exception on its way through the exit of an `async with` lies in frames with its traceback.
+    """
+    frame = value.tb_frame
+    walk.out.append(("traceback", code_record(frame.f_code)[1], value.tb_lasti, value.tb_lineno))
+    walk.stack.append(value.tb_next)
+    walk.stack.append(frame)
+
+
+def read_ended_frame(walk: Walk, value: types.FrameType) -> None:
+    """A frame that a traceback or the program keeps. A coroutine is read with its own; the explorer's are constants."""
+    name = value.f_globals.get("__name__", "")
+    own = type(name) is str and name.startswith("interleavings.") and not name.startswith("interleavings.scenarios")
+    walk.out.append(("frame", code_record(value.f_code)[1], value.f_lasti, own))
+    if not own:
+        held = [one for one in gc.get_referents(value) if type(one) not in (types.FrameType, types.CodeType)]
+        walk.out.append(len(held))
+        walk.stack.extend(held[::-1])
 
 
 def read_weak(walk: Walk, value: Any) -> None:
     walk.out.append(("weak reference",))
-    walk.stack.append(value.__callback__)
-    walk.stack.append(value())
+    walk.stack.append(_weak_callback(value))
+    walk.stack.append(weakref.ref.__call__(value))
 
 
 def read_lock(walk: Walk, value: Any) -> None:
     """A lock by whether it is taken; one that may be taken again, by how often."""
-    taken = re.search(r"count=\d+", repr(value))
-    walk.out.append(("thread lock", taken[0] if taken is not None else repr(value).split()[0]))
+    shown = _shown_rlock(value) if issubclass(type(value), _RLOCK) else repr(value)
+    taken = re.search(r"count=\d+", shown)
+    walk.out.append(("thread lock", taken[0] if taken is not None else shown.split()[0]))
+
+
+def _getter(kind: type, name: str) -> Any:
+    """Return what reads a field of a type of C, whatever a subclass puts before it."""
+    return kind.__dict__[name].__get__
+
+
+_maxlen = _getter(collections.deque, "maxlen")
+_default_factory = _getter(collections.defaultdict, "default_factory")
+_arguments = _getter(BaseException, "args")
+_cause = _getter(BaseException, "__cause__")
+_exception_context = _getter(BaseException, "__context__")
+_traceback = _getter(BaseException, "__traceback__")
+_exception_attributes = _getter(BaseException, "__dict__")
+_characters_written = _getter(OSError, "characters_written")
+_weak_callback = _getter(weakref.ref, "__callback__")
+_RLOCK = type(threading.RLock())
+_shown_rlock = _RLOCK.__repr__
 
 
 BUILT_IN: dict[type, Handler] = {
     list: _list,
     collections.deque: _deque,
-    bytearray: lambda walk, value: walk.out.extend((("bytearray",), bytes(value))),
+    bytearray: lambda walk, value: walk.out.extend((("bytearray",), bytes(bytearray.copy(value)))),
     dict: _dict,
-    collections.OrderedDict: _dict,
-    collections.Counter: _dict,
+    collections.OrderedDict: _ordered_dict,
     collections.defaultdict: _defaultdict,
     types.MappingProxyType: read_referents,
     set: _set,
@@ -374,6 +488,8 @@ BUILT_IN: dict[type, Handler] = {
     types.CoroutineType: _coroutine,
     types.GeneratorType: _generator,
     types.AsyncGeneratorType: _async_generator,
+    types.TracebackType: read_traceback,
+    types.FrameType: read_ended_frame,
     STEP_WRAPPER: read_referents,
     ExplorerTask: read_task,
     asyncio.Task: read_task,

@@ -23,6 +23,7 @@ class Walk:
 
     __slots__ = (
         "base", "declared", "hashed", "horizon", "keep", "memo", "naming", "now", "out", "requests", "stack",
+        "tracebacks",
     )  # fmt: skip
 
     def __init__(self, now: float, base: dict[Any, Any], declared: bool, horizon: float | None = None) -> None:
@@ -36,6 +37,7 @@ class Walk:
         self.hashed = False  # whether some future was hashed: then each has a number, by which sets go through them
         self.naming: Naming | None = None  # given when tasks are declared identical
         self.horizon = horizon
+        self.tracebacks = False  # whether the program's code names what shows where an exception has passed
         self.requests = False  # whether the program asks tasks that have ended how often they were to be cancelled
 
     def run(self) -> None:

@@ -97,6 +97,8 @@ def serve(setting: Setting, connection: Connection, number: int, ours: list[Conn
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the coordinator decides
     for other in ours:
         other.close()
+    if setting.outside is not None:
+        setting.outside.in_a_worker()
     search = WorkerSearch(setting, backwards=number % 2 == 1)
     collected = begin_collecting(setting)
     while True:
