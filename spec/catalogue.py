@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from . import (
+    barrier_rule_variants,
     barrier_variants,
+    cut_rule_variants,
     cut_variants,
     lease_variants,
     save_variants,
@@ -23,10 +25,12 @@ from .store import store
 # The variants and properties register themselves when their modules are imported.
 REGISTERED_BY = (
     barrier_variants,
+    barrier_rule_variants,
     cut_variants,
     trouble_variants,
     save_variants,
     lease_variants,
+    cut_rule_variants,
     store_properties,
     store_variants,
 )

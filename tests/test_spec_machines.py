@@ -85,7 +85,10 @@ def test_every_premise_and_every_action_occurs_in_the_family(name):
 def test_the_machine_with_slots_step_by_step_checks_what_the_cut_claims():
     """It takes its properties from the cut and drops only those about features that its scopes leave off."""
     left_out = {"staleness_bound", "loader_agrees", "restore_is_a_fixed_point", "windowed_moves_no_cursor"}
-    assert set(MACHINES["combined"].properties) == set(cut.properties) - left_out
+    claims = {name: known.claims[0] for name, known in cut.properties.items()}
+    # The rules of steps are about one action each, which is the same there.
+    of_states = {n for n, c in claims.items() if not c.of_step and c.function.__module__ == "spec.cut.properties"}
+    assert set(MACHINES["combined"].properties) == of_states - left_out
 
 
 @pytest.mark.parametrize(("machine", "variant"), all_variants(), ids=lambda v: v.name)

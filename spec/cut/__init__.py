@@ -1,11 +1,12 @@
 """The cut: how a prompt changes owner between the loader and the trainer, and what a checkpoint of it holds.
 
 `scope` says how large it is and which features are on, `state` what there is and who may own a prompt; the actions
-stand in `rollout`, `trouble`, `training`, `saving` and `leases`, what must hold in `properties`. The variants are in
-`spec.cut_variants`, `spec.trouble_variants`, `spec.save_variants` and `spec.lease_variants`.
+stand in `rollout`, `trouble`, `training`, `saving` and `leases`, what must hold in `properties`, and of every step in
+`rules`. The variants are in `spec.cut_variants`, `spec.trouble_variants`, `spec.save_variants`, `spec.lease_variants`
+and `spec.cut_rule_variants`.
 """
 
-from . import leases, properties, rollout, saving, training, trouble
+from . import leases, properties, rollout, rules, saving, training, trouble
 from .scope import IN_ORDER as IN_ORDER
 from .scope import READY_FIRST as READY_FIRST
 from .scope import WEIGHT_FIFO as WEIGHT_FIFO
@@ -14,4 +15,4 @@ from .scope import CutScope as CutScope
 from .state import cut as cut
 
 # Actions and properties register themselves when their modules are imported.
-REGISTERED_BY = (rollout, trouble, training, saving, leases, properties)
+REGISTERED_BY = (rollout, trouble, training, saving, leases, properties, rules)
