@@ -34,12 +34,11 @@ sys.path.insert(0, str(ROOT))  # also where the project is not installed
 import torch  # noqa: E402
 from parts.figures import Row, missed, only_shown, options_of, reported, truth  # noqa: E402
 
-from spec import reference_engine  # noqa: E402
-from spec.arrays import engine  # noqa: E402
-from spec.catalogue import MACHINES, scopes_named, variant_named  # noqa: E402
-from spec.cut import CutScope  # noqa: E402
-from spec.reference_engine import Search  # noqa: E402
-from spec.scopes import FAMILIES, Pinned  # noqa: E402
+from spec.engines import Search  # noqa: E402
+from spec.engines import reference as reference_engine  # noqa: E402
+from spec.engines.arrays import engine  # noqa: E402
+from spec.machines import FAMILIES, MACHINES, Pinned, scopes_named, variant_named  # noqa: E402  # noqa: E402
+from spec.machines.cut import CutScope  # noqa: E402
 
 SECONDS = 230.0
 LAST_SECONDS = 300

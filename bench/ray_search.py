@@ -23,10 +23,10 @@ from parts.figures import Row, at_least, only_shown, options_of, reported, truth
 
 from interleavings import Result, explore
 from interleavings.scenarios import scenario_named
-from spec import engines
-from spec.catalogue import machine_named, scopes_named
-from spec.compiled import engine
 from spec.engines import Options
+from spec.engines import choice as engines
+from spec.engines.compiled import engine
+from spec.machines import machine_named, scopes_named
 
 NOT_RUN = 3
 IDLE_LOAD = 0.5  # processes that want a processor, beside this one, for a wall time to mean something

@@ -48,8 +48,7 @@ from parts.device_programs import CONTROLS, PROGRAMS  # noqa: E402
 from parts.device_run import FIELDS, DeviceRun, DiscardingFiles, whole_checkpoint  # noqa: E402
 from parts.figures import Row, at_least, at_most, missed, only_shown, options_of, reported, truth  # noqa: E402
 
-from impl.plane import RowsWriter  # noqa: E402
-from impl.tensor_plane import STAGING_BYTES  # noqa: E402
+from impl.rows import STAGING_BYTES, RowsWriter  # noqa: E402
 
 SECONDS = 240
 GROUPS = 256

@@ -33,6 +33,8 @@ from parts.figures import Row, at_most, only_shown, options_of, reported
 from parts.ranks import Ranks
 
 from impl import (
+    Batch,
+    BufferSnapshot,
     CheckpointBarrier,
     Checkpointer,
     HeldCounters,
@@ -44,13 +46,11 @@ from impl import (
     SparePool,
     TensorPlane,
 )
-from impl.checkpointing.capture import read_cut
-from impl.loader import Batch
-from impl.slots import BufferSnapshot
-from spec.barrier import BarrierScope
-from spec.catalogue import MACHINES
-from spec.compiled import engine
-from spec.cut import CutScope
+from impl.checkpoint import read_cut
+from spec.engines.compiled import engine
+from spec.machines import MACHINES
+from spec.machines.barrier import BarrierScope
+from spec.machines.cut import CutScope
 
 CUT = CutScope(batches=2, batch_size=1, lookahead=1, saves=1, crashes=1)
 PAIRS = CutScope(batches=2, batch_size=2, lookahead=1, saves=1, crashes=1)

@@ -25,7 +25,7 @@ from proofs.checks import (
     variants_of_the_engines_alone,
     workers,
 )
-from proofs.discharging import Proved
+from proofs.solver import Proved
 
 LONGEST_QUICK = 12
 

@@ -25,13 +25,18 @@ from typing import Any
 
 from parts.figures import Row, at_least, at_most, only_shown, options_of, reported
 
-from impl.errors import CleancutError, StoreBusy
-from impl.store.checkpoint_store import CheckpointStore, Draft
-from impl.store.files import Handle
-from impl.store.lock import WriterIdentity
-from impl.store.manifest import Count, Identity, SamplerIdentity
-from impl.store.posix_files import PosixFiles
-from impl.store.staging import StagedDirectory
+from impl import CleancutError, StoreBusy
+from impl.store import (
+    CheckpointStore,
+    Count,
+    Draft,
+    Handle,
+    Identity,
+    PosixFiles,
+    SamplerIdentity,
+    StagedDirectory,
+    WriterIdentity,
+)
 
 IDENTITY = Identity(8, "d" * 64, 1, 2, None, SamplerIdentity("in_order", {"lookahead": 1}))
 KEEP = 3

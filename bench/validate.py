@@ -19,7 +19,7 @@ from time import process_time
 from parts.figures import Row, at_most, only_shown, options_of, reported, truth
 from parts.long_trace import LongTrace
 
-from interleavings.validation import Validation, validate
+from interleavings.correspondence.validation import Validation, validate
 
 EVENTS, QUICK_EVENTS = 1_000_000, 60_000
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from cleancut.terminal import ended
+from cleancut_leaf.terminal import ended
 
 
 def command() -> int:

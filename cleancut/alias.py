@@ -1,6 +1,6 @@
 """The import hook behind `cleancut.impl`, `cleancut.spec`, `cleancut.interleavings` and `cleancut.proofs`.
 
-    short names lead to our packages      cleancut.impl.ledger  is  impl.ledger  (one module object, two names)
+    short names lead to our packages      cleancut.impl.ledger  is  impl.run.ledger  (one module object, two names)
     a short name leads elsewhere          cleancut.impl.ledger  is ours, loaded under this name only
 
 The second line is what the names below `cleancut` are for. A project with a folder `spec` of its own keeps it:

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from cleancut.report import page
-from cleancut.terminal import CannotWrite, Parser, Screen, complain, how_far, plain, require_folder, write_file
+from cleancut_leaf.terminal import CannotWrite, Parser, Screen, complain, how_far, plain, require_folder, write_file
 from interleavings.conformance.pages import explain
 from interleavings.errors import TraceUnreadable
-from interleavings.trace import read_document
-from spec.scopes import FAMILIES
+from interleavings.runtime.trace import read_document
+from spec.machines.scopes import FAMILIES
 
 HOLDS, FAILS, WRONG_USE, NOT_COMPLETE = 0, 1, 2, 3
 VERDICT_OF_STATUS = {HOLDS: "holds", FAILS: "fails", NOT_COMPLETE: "inconclusive"}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cleancut.report_style import STYLE
-from interleavings.page import breakable, escaped
+from interleavings.report.page import breakable, escaped
 
 SECTIONS = (
     ("machines", "State machines"),

@@ -37,6 +37,8 @@ from torch.distributed.fsdp import fully_shard
 from impl import (
     CheckpointBarrier,
     Checkpointer,
+    CheckpointIncompatible,
+    CleancutError,
     Controller,
     ControllerConfig,
     GenerationRequest,
@@ -44,8 +46,7 @@ from impl import (
     PromptLoader,
     TrainBatch,
 )
-from impl.errors import CheckpointIncompatible, CleancutError
-from impl.store.directory import DirectoryReader, DirectoryWriter
+from impl.store import DirectoryReader, DirectoryWriter
 
 WIDTH, GENERATIONS, PROMPTS_PER_STEP = 64, 2, 4
 SHARDS, ABOUT = "shards", "sharded.json"

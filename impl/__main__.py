@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from .terminal import Parser, Screen, complain, complete_files, ended, why_missing
+from cleancut_leaf.extras import why_missing
+from cleancut_leaf.terminal import Parser, Screen, complain, complete_files, ended
 
 WRONG_USE = 2
 INTERRUPTED = 130

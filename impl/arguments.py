@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from cleancut_leaf.words import counted
+
 from .barrier.cut import Cut
 from .errors import UsageError
-from .in_words import counted
 from .keys import Key
 
 T = TypeVar("T")

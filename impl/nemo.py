@@ -25,7 +25,7 @@ from .barrier.asyncio_sections import AsyncioSection
 from .barrier.front_end import Inherited
 from .barrier.section import Section as AnySection
 from .errors import BarrierReentered, StaleCut, UsageError
-from .wakeup import Wakeup
+from .waiting import Wakeup
 
 __all__ = [
     "CHECKPOINT_MUTATION_KINDS",

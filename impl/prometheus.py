@@ -16,9 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from cleancut_leaf.extras import with_its_extra
+
 from .barrier.arguments import seconds
 from .errors import UsageError
-from .missing_extra import with_its_extra
 
 try:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -28,13 +29,13 @@ except ModuleNotFoundError as missing:
 
 if TYPE_CHECKING:
     from .barrier import CheckpointBarrier, Durations
-    from .buffer import ReplayBuffer
-    from .checkpointer import Checkpointer
+    from .checkpoint.checkpointer import Checkpointer
     from .controller import Controller
     from .controller.progress import Progress
     from .controller.saves import SaveFailures
-    from .ledger import Ledger
-    from .permits import PermitPool
+    from .run.buffer import ReplayBuffer
+    from .run.ledger import Ledger
+    from .run.permits import PermitPool
 
 logger = logging.getLogger("cleancut.prometheus")
 

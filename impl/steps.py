@@ -20,20 +20,23 @@ from typing import TYPE_CHECKING, Any
 
 from .arguments import require_text
 from .errors import UsageError
-from .ledger import Phase
-from .samplers import TransactionalSampler
+from .run.pending_groups import Phase
+from .run.samplers import TransactionalSampler
 
 if TYPE_CHECKING:
     from .barrier import Cut
-    from .buffer import ReplayBuffer
-    from .checkpointer import Checkpointer, HeldCounters, Restored
+    from .checkpoint.checkpointer import Checkpointer
+    from .checkpoint.participants import HeldCounters
+    from .checkpoint.restoring import Restored
     from .keys import GroupId
-    from .ledger import Admission, Ledger, LedgerEntry
-    from .loader_protocol import Loader
-    from .plane import Rows
-    from .samplers import Sampler
-    from .slots import Claim
-    from .trainer_state import TrainerState
+    from .loaders.protocol import Loader
+    from .rows.plane import Rows
+    from .run.buffer import ReplayBuffer
+    from .run.ledger import Admission, Ledger
+    from .run.pending_groups import LedgerEntry
+    from .run.samplers import Sampler
+    from .run.slots import Claim
+    from .trainer.trainer_state import TrainerState
 
 
 async def resume(checkpointer: Checkpointer, sampler: Sampler, trainer: TrainerState | None = None) -> Restored | None:

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from .missing_extra import with_its_extra
+from cleancut_leaf.extras import with_its_extra
 
 try:
     import torch
@@ -38,14 +38,14 @@ except ModuleNotFoundError as missing:
 
 from .arguments import require_cut, require_group, require_groups, require_kind
 from .errors import CommittedTensorModified, InvariantViolated, StoreFailed, UsageError
-from .plane import CaptureMode, Rows, RowsBehind, RowsReader, RowsWriter
-from .rows_index import key_of
+from .rows.index import key_of
+from .rows.plane import CaptureMode, Rows, RowsBehind, RowsReader, RowsWriter
+from .rows.torch_immutability import digest_of
+from .rows.torch_jagged import put_together
+from .rows.torch_readiness import is_small_view, nbytes
+from .rows.torch_rows import checked_rows, derived, require_rows
+from .rows.torch_rows_files import BYTES_PER_FILE, file_name, in_batches, read_rows, write_index
 from .store.tensor_format import as_bits
-from .torch_immutability import digest_of
-from .torch_jagged import put_together
-from .torch_readiness import is_small_view, nbytes
-from .torch_rows import checked_rows, derived, require_rows
-from .torch_rows_files import BYTES_PER_FILE, file_name, in_batches, read_rows, write_index
 
 if TYPE_CHECKING:
     from .barrier import Cut

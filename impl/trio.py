@@ -7,7 +7,7 @@ Everything else of `impl` that opens no section by itself works with it as it is
 
 from __future__ import annotations
 
-from .missing_extra import with_its_extra
+from cleancut_leaf.extras import with_its_extra
 
 try:
     from .barrier.trio_barrier import CheckpointBarrier

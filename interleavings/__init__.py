@@ -7,15 +7,15 @@
 state is, and what a verdict rests on.
 """
 
-from .emitting import emit
 from .errors import ExplorerUsageError, ForbiddenCall, TraceUnreadable, Violation
 from .exploring import explore
 from .replaying import ReplayResult, replay
-from .result import Failure, Result
-from .subject import Program, Subject
-from .trace import Step, Trace
-from .waits import Wait, register_wait
-from .walkers import register_walker
+from .report.emitting import emit
+from .runtime.result import Failure, Result
+from .runtime.subject import Program, Subject
+from .runtime.trace import Step, Trace
+from .runtime.waits import Wait, register_wait
+from .state.walkers import register_walker
 
 __all__ = [
     "ExplorerUsageError",

@@ -16,13 +16,8 @@ from typing import Any
 
 from rich.console import Console
 
-from .errors import ExplorerUsageError, TraceUnreadable
-from .exploring import check_arguments, explore
-from .follower import Coverage
-from .in_words import counted
-from .result import Result
-from .subject import Program
-from .terminal import (
+from cleancut_leaf.extras import why_missing
+from cleancut_leaf.terminal import (
     CannotWrite,
     Parser,
     Screen,
@@ -32,10 +27,15 @@ from .terminal import (
     plain,
     require_folder,
     require_writable,
-    why_missing,
     write_file,
 )
-from .trace import Trace, read_document, require_known_budgets
+from cleancut_leaf.words import counted
+
+from .errors import ExplorerUsageError, TraceUnreadable
+from .exploring import check_arguments, explore
+from .runtime.result import Result
+from .runtime.subject import Program
+from .runtime.trace import Trace, read_document, require_known_budgets
 
 HOLDS, FAILS, WRONG_USE, OPEN = 0, 1, 2, 3
 EXIT_STATUS = {"holds": HOLDS, "fails": FAILS, "bounded": OPEN, "inconclusive": OPEN}
@@ -175,7 +175,7 @@ def _connected(chosen: argparse.Namespace) -> AbstractContextManager[Any]:
     """One Ray for all scenarios: its start takes seconds."""
     if not chosen.ray:
         return nullcontext()
-    from .on_ray import cluster
+    from .search.parallel.on_ray import cluster
 
     return cluster(chosen.ray, chosen.workers)
 
@@ -197,6 +197,8 @@ def _crashing(scenarios: Sequence[Any], crashes: int, *, named: bool) -> list[An
 
 def _check_one(scenario: Any, chosen: argparse.Namespace, console: Console) -> tuple[dict[str, Any], int]:
     cancels = scenario.cancels if chosen.cancels is None else chosen.cancels
+    from .correspondence.follower import Coverage
+
     coverage = Coverage()
     program = scenario.program(coverage)
     expected = scenario.pinned.states if scenario.pinned and cancels == scenario.cancels else None
@@ -272,7 +274,7 @@ def _properties(scenario: Any, result: Result) -> dict[str, str]:
 def _save_counterexample(scenario: Any, result: Result, directory: Path, console: Console) -> Path | None:
     if result.counterexample is None:
         return None
-    from .emitting import emit
+    from .report.emitting import emit
 
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"interleaving-{scenario.name}.json"
@@ -398,7 +400,7 @@ def _emit(path: str, output: str, trusted: bool, console: Console) -> int:
 
         text = emit_spec(SpecTrace.from_document(document, path), Path(output).name)
     else:
-        from .emitting import emit
+        from .report.emitting import emit
 
         trace = Trace.from_json(document, path)
         text = emit(trace, _program_reference(trace, path, trusted=trusted))
@@ -416,9 +418,9 @@ def _explain(path: str, output: str, console: Console) -> int:
 
 
 def _validate(chosen: argparse.Namespace, console: Console) -> int:
-    from .validation import TraceUnreadable as RunUnreadable
-    from .validation import validate
-    from .validation.in_words import lines_about
+    from .correspondence.validation import TraceUnreadable as RunUnreadable
+    from .correspondence.validation import validate
+    from .correspondence.validation.in_words import lines_about
 
     require_writable(chosen.json)
     try:

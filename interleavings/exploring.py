@@ -7,23 +7,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from .counterexample import NO_PROGRESS, build_trace
+from cleancut_leaf.words import counted
+
 from .errors import Diverged, ExplorerUsageError, ForbiddenCall, SeenLate, Unwalkable, WorkerLost
-from .folded_search import FoldedSearch
-from .forbidden import Fence
-from .forked import ForkedWorkers
-from .graph import choices_of_a_circle, count_schedules, traps
-from .identical import Declared, identical_from
-from .in_words import counted
-from .preemptions import FewestPreemptions
-from .result import Failure, Result, Stock
-from .run import Rules
-from .search import Exploration, Order, Progress, Search
-from .setting import Limits, Setting, clock, paused_collection
-from .stock import stock_label
-from .subject import Program
-from .team import TeamSearch, Workplace
-from .unpruned import enumerate_schedules
+from .report.counterexample import NO_PROGRESS, build_trace
+from .report.stock import stock_label
+from .runtime.fence import Fence
+from .runtime.identical import Declared, identical_from
+from .runtime.result import Failure, Result, Stock
+from .runtime.run import Rules
+from .runtime.subject import Program
+from .search.folded_search import FoldedSearch
+from .search.graph import choices_of_a_circle, count_schedules, traps
+from .search.parallel.forked import ForkedWorkers
+from .search.parallel.team import TeamSearch, Workplace
+from .search.preemptions import FewestPreemptions
+from .search.pruned import Exploration, Order, Progress, Search
+from .search.setting import Limits, Setting, clock, paused_collection
+from .search.unpruned import enumerate_schedules
 
 _UNWALKABLE_SCHEDULES = 20_000
 _INTERRUPTED = "interrupted"
@@ -119,7 +120,7 @@ def _hired(workers: int | None, ray: str | None, allow: tuple[str, ...]) -> Iter
     if ray is None:
         yield _Hired(workers, ForkedWorkers) if workers is not None and workers > 1 else None
         return
-    from . import on_ray  # Ray is an extra, and takes its time
+    from .search.parallel import on_ray  # Ray is an extra, and takes its time
 
     with on_ray.cluster(ray, workers) as number:
         yield _Hired(number, lambda setting: on_ray.RayWorkers(setting, allow))

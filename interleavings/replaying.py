@@ -12,18 +12,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from .deadlock import HolderWatch, blocked_tasks
-from .describe import describe_choice
+from cleancut_leaf.words import counted
+
 from .errors import ForbiddenCall
-from .forbidden import Fence
-from .frames import function_in
-from .identical import identical_from
-from .in_words import counted
-from .result import Failure
-from .run import Rules, Run, Target, is_a_fault
-from .setting import Setting, look, paused_collection
-from .subject import Program
-from .trace import Trace, require_known_budgets
+from .report.deadlock import HolderWatch, blocked_tasks
+from .report.describe import describe_choice
+from .runtime.fence import Fence
+from .runtime.frames import function_in
+from .runtime.identical import identical_from
+from .runtime.result import Failure
+from .runtime.run import Rules, Run, Target, is_a_fault
+from .runtime.subject import Program
+from .runtime.trace import Trace, require_known_budgets
+from .search.setting import Setting, look, paused_collection
 
 Outcome: TypeAlias = Literal["reproduced", "completed", "stale", "failed"]
 _LONGEST_REST = 10_000

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 
-from spec.catalogue import all_variants, scopes_named, variant_named
+from spec.machines.catalogue import all_variants, scopes_named, variant_named
 
-from .bounded import GaveUp, Trace, TraceDoesNotReplay, shortest_trace
-from .discharging import Outcome, Verdict, discharge
-from .inductions import ARGUMENTS
+from .claims.inductions import ARGUMENTS
+from .solver.bounded import GaveUp, Trace, TraceDoesNotReplay, shortest_trace
+from .solver.discharging import Outcome, Verdict, discharge
 
 WORKERS = 2
 AT_ONCE = 12
@@ -130,7 +130,7 @@ def traces_found(pool: Executor, names: Sequence[str], done: Done = unheard) -> 
 def contracts_checked(ended: Callable[[], None] = lambda: None) -> list[BoundedOutcome]:
     """What CrossHair says of the contracts, and of the wrong versions that it must refute."""
     # Imported here: the contracts load the library, which the proofs do without.
-    from .contract_runs import contracts_held, is_refuted, wrong_versions_refuted
+    from .contracts.runs import contracts_held, is_refuted, wrong_versions_refuted
 
     found = [BoundedOutcome("contract", o.name, o.verdict, o.said, o.seconds) for o in contracts_held(ended=ended)]
     for outcome in wrong_versions_refuted(ended=ended):

@@ -12,6 +12,17 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from cleancut_leaf.terminal import (
+    CannotWrite,
+    Parser,
+    Screen,
+    complain,
+    complete_files,
+    how_far,
+    require_writable,
+    write_file,
+)
+
 from . import report
 from .checks import (
     BoundedOutcome,
@@ -21,9 +32,8 @@ from .checks import (
     traces_found,
     workers,
 )
-from .discharging import Outcome, Proved, Refuted
-from .inductions import ARGUMENTS
-from .terminal import CannotWrite, Parser, Screen, complain, complete_files, how_far, require_writable, write_file
+from .claims.inductions import ARGUMENTS
+from .solver.discharging import Outcome, Proved, Refuted
 
 PROVED, REFUTED, WRONG_USE, NOT_COMPLETE = 0, 1, 2, 3
 EXAMPLES = """examples:
@@ -122,9 +132,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(chosen: argparse.Namespace) -> int:
     """Run what is asked for, show and write it; return the exit status."""
     # Imported here: the contracts load the library, which the proofs do without.
-    from .contract_runs import SECONDS
-    from .contracts import CONTRACTS
-    from .wrong_versions import WRONG_VERSIONS
+    from .contracts.functions import CONTRACTS
+    from .contracts.runs import SECONDS
+    from .contracts.wrong_versions import WRONG_VERSIONS
 
     require_writable(chosen.json)
     console = Screen(highlight=False)

@@ -15,9 +15,9 @@ from .checks import (
     variants_in_bench,
     variants_of_the_engines_alone,
 )
-from .conjuncts import Conjunct
-from .discharging import Outcome, Proved, Refuted
-from .inductions import ARGUMENTS, foundations
+from .claims.inductions import ARGUMENTS, foundations
+from .solver.conjuncts import Conjunct
+from .solver.discharging import Outcome, Proved, Refuted
 
 README = Path(__file__).resolve().parent / "README.md"
 

@@ -8,17 +8,17 @@ The machines are `barrier_machine`, `cut_machine` and `store_machine`; `MACHINES
 spec/README.md.
 """
 
-from .barrier import BarrierScope
-from .barrier import barrier as barrier_machine
-from .catalogue import MACHINES, UnknownName
-from .cut import CutScope
-from .cut import cut as cut_machine
-from .expression import SymbolRefused
-from .machine import Machine, ModelFault
-from .model import Model
-from .reference_engine import Search, Violation, search
-from .store import StoreScope
-from .store import store as store_machine
+from .engines.reference import Search, Violation, search
+from .language.expression import SymbolRefused
+from .language.machine import Machine, ModelFault
+from .language.model import Model
+from .machines.barrier import BarrierScope
+from .machines.barrier import barrier as barrier_machine
+from .machines.catalogue import MACHINES, UnknownName
+from .machines.cut import CutScope
+from .machines.cut import cut as cut_machine
+from .machines.store.actions import StoreScope
+from .machines.store.actions import store as store_machine
 
 __all__ = [
     "MACHINES",

@@ -2,12 +2,12 @@
 
 import sys
 
-from .terminal import ended
+from cleancut_leaf.terminal import ended
 
 
 def command() -> int:
     """Load the command line, which may lack a package, and run it."""
-    from .command_line import main
+    from .command.command_line import main
 
     return main()
 

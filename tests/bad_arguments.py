@@ -12,13 +12,8 @@ from typing import Any
 
 from run_situations import Run, rows_of
 
+from impl import Admission, Batch, Claim, Key, Ledger, ReplayBuffer, Spare
 from impl.barrier import CheckpointBarrier, Cut
-from impl.buffer import ReplayBuffer
-from impl.keys import Key
-from impl.ledger import Admission, Ledger
-from impl.loader import Batch
-from impl.slots import Claim
-from impl.spare_pool import Spare
 
 #: What an argument may be by mistake; each case takes those that are wrong for it.
 NO_TEXT: tuple[Any, ...] = (None, 3, "", b"bytes", ["x"])

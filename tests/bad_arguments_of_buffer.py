@@ -8,16 +8,12 @@ import torch
 from bad_arguments import NO_COUNT, NO_GROUP, NO_KEY, NO_STEP, NO_TEXT, Case, Situation, case
 from run_situations import rows_of
 
+from impl import Key, PromptLoader, ReplayBuffer, SparePool, TensorPlane
 from impl.barrier import CheckpointBarrier, Cut
-from impl.buffer import ReplayBuffer
-from impl.checkpointer import Checkpointer
+from impl.checkpoint import Checkpointer
 from impl.controller import Controller, ControllerConfig
-from impl.keys import Key
-from impl.loader import PromptLoader
 from impl.nemo import DataPlaneCheckpointBarrier
-from impl.samplers import InOrderSampler
-from impl.spare_pool import SparePool
-from impl.tensor_plane import TensorPlane
+from impl.run.samplers import InOrderSampler
 from impl.trio import CheckpointBarrier as TrioBarrier
 
 #: An empty label is one.

@@ -6,11 +6,8 @@ from collections.abc import Iterable, Mapping
 
 import torch
 
+from impl import Claim, Key, ReplayBuffer, TensorPlane
 from impl.barrier import CheckpointBarrier
-from impl.buffer import ReplayBuffer
-from impl.keys import Key
-from impl.slots import Claim
-from impl.tensor_plane import TensorPlane
 
 
 def new_buffer(capacity: int = 4) -> ReplayBuffer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from spec.reference_engine import Search
+from spec.engines import Search
 
 REPORTED = [f.name for f in fields(Search) if f.name not in ("model", "seconds")]
 

@@ -181,6 +181,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture
 def saves_that_do_not_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     """A save publishes what it was given, so that whoever is to find a fault in a checkpoint finds it there."""
-    from impl.checkpointing import publication
+    from impl.checkpoint import publication
 
     monkeypatch.setattr(publication, "first_problem", lambda checked: None)

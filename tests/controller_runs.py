@@ -12,16 +12,12 @@ from typing import Any
 import torch
 from loop_turns import HANG_SECONDS
 
+from impl import Key, PromptLoader, ReplayBuffer, TensorPlane, TrainerState
 from impl.barrier import CheckpointBarrier
-from impl.buffer import ReplayBuffer
-from impl.checkpointer import Checkpointer
+from impl.checkpoint import Checkpointer
 from impl.controller import Controller, ControllerConfig, GenerationRequest, TrainBatch
-from impl.keys import Key
-from impl.loader import PromptLoader
-from impl.samplers import InOrderSampler, Sampler
-from impl.tensor_plane import TensorPlane
-from impl.trainer_state import TrainerState
-from impl.wakeup import Wakeup
+from impl.run.samplers import InOrderSampler, Sampler
+from impl.waiting import Wakeup
 
 GENERATIONS = 2
 

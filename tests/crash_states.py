@@ -1,7 +1,7 @@
 """A run on a simulated disk, and what must hold of every state in which a power cut may leave it.
 
-The names of the properties are those of the store machine in `spec/store_properties.py` where it has them; it knows
-neither the hint LATEST nor the loss of a fencing number, which it takes for durable.
+The names of the properties are those of the store machine in `spec/machines/store/properties.py` where it has them; it
+knows neither the hint LATEST nor the loss of a fencing number, which it takes for durable.
 """
 
 from __future__ import annotations
@@ -15,13 +15,8 @@ from run_situations import NumberTrainer, Run, mixed
 from simulated_disk import SimulatedDisk, Tree, crash_trees
 from store_situations import new_store, publish
 
-from impl.errors import CheckpointCorrupt
-from impl.store import strict_json
-from impl.store.catalogue import scan
-from impl.store.files import read_front
-from impl.store.lock import WriterRecord
-from impl.store.names import is_leftover
-from impl.store.reader import CheckpointReader
+from impl import CheckpointCorrupt
+from impl.store import CheckpointReader, WriterRecord, is_leftover, read_front, scan, strict_json
 
 ROOT = Path("/disk/run")
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
+from impl import TensorPlane
 from impl.barrier import CheckpointBarrier
-from impl.plane import RowsWriter
-from impl.tensor_plane import TensorPlane
-from interleavings.scenarios.simulated_device import SimulatedDevice
+from impl.rows import RowsWriter
+from interleavings.scenarios import SimulatedDevice
 
 #: Pinned memory in the tests: two pieces of 256 bytes, one for the file being written and one for the next.
 STAGING = 512

@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from spec.compiled.packing import signed
-from spec.compiled.source import Generated
+from spec.engines.compiled import Generated
+from spec.language import signed
 
-IMPORTS = "from spec.compiled.words import choose, choose_truth, generated\n"
+IMPORTS = "from spec.engines.compiled.words import choose, choose_truth, generated\n"
 FUNCTIONS = ("expand", "broken", "broken_at", "unfinished", "witness", "witness_at")
 
 

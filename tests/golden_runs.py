@@ -51,7 +51,7 @@ from impl import (
     WindowedSampler,
     steps,
 )
-from impl.checkpointer import WriterIdentity
+from impl.store import WriterIdentity
 
 GOLDEN = Path(__file__).parent / "golden"
 GENERATIONS = 2

@@ -28,7 +28,7 @@ from impl import (
     TrainBatch,
     WindowedSampler,
 )
-from impl.wakeup import Wakeup
+from impl.waiting import Wakeup
 
 # Groups are numbered in the order of their batch, so these are places in the batch of 30.
 FINISHED = {*range(10), 12, *range(15, 24)}

@@ -18,11 +18,9 @@ from typing import Any
 import torch
 from run_situations import NumberTrainer, Run
 
-from impl.errors import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatible
-from impl.loader import LoaderState
-from impl.permutation import EpochOrder
-from impl.store.catalogue import Candidate, Catalogue
-from impl.store.directory import DirectoryReader, DirectoryWriter
+from impl import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatible, LoaderState
+from impl.loaders import EpochOrder
+from impl.store import Candidate, Catalogue, DirectoryReader, DirectoryWriter
 
 OPTIONS: dict[str, Any] = {"keep": 6, "epochs": 2}
 DOCUMENTS = ("sampler.json", "loader.json", "spares.json", "buffer.json", "ledger.json", "trainer.json", "rows.json")

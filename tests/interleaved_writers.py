@@ -17,13 +17,18 @@ from typing import Any, cast
 from simulated_disk import SimulatedDisk
 from store_situations import CALLS, publish
 
-from impl.errors import CheckpointCorrupt, StoreBusy
-from impl.store import strict_json
-from impl.store.catalogue import scan
-from impl.store.checkpoint_store import CheckpointStore
-from impl.store.files import Files, Handle, read_front
-from impl.store.lock import WriterIdentity, WriterRecord
-from impl.store.reader import CheckpointReader
+from impl import CheckpointCorrupt, StoreBusy
+from impl.store import (
+    CheckpointReader,
+    CheckpointStore,
+    Files,
+    Handle,
+    WriterIdentity,
+    WriterRecord,
+    read_front,
+    scan,
+    strict_json,
+)
 
 ROOT = Path("/disk/run")
 MakeStore = Callable[[str, Files, int, WriterIdentity], CheckpointStore]

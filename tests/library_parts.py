@@ -21,27 +21,24 @@ from memory_runs import DIRECTORY, SAMPLERS
 from run_situations import HeldExecutor
 from store_situations import writer_identity
 
+from impl import Claim, Ledger, Permit, Phase, PromptLoader, ReplayBuffer, SparePool, TensorPlane
 from impl.barrier import CheckpointBarrier
-from impl.buffer import ReplayBuffer
-from impl.checkpointer import Checkpointer, Handle, PendingSave
-from impl.controller.callables import UserFunction
-from impl.controller.config import ControllerConfig
-from impl.controller.generation import Generation
-from impl.controller.parts import RunParts
-from impl.controller.replacement import Replacement
-from impl.controller.rollout_pump import RolloutPump
-from impl.controller.saves import SaveFailures, SaveSchedule
-from impl.controller.supervisor import Supervisor
-from impl.controller.train_pump import TrainPump
-from impl.ledger import Ledger, Phase
-from impl.loader import PromptLoader
-from impl.permits import Permit
-from impl.samplers.step_sampler import StepSampler
-from impl.slots import Claim
-from impl.spare_pool import SparePool
-from impl.store.directory import DirectoryReader, DirectoryWriter
-from impl.tensor_plane import TensorPlane
-from interleavings.scenarios.fake_disk import FakeDisk
+from impl.checkpoint import Checkpointer, PendingSave
+from impl.controller import (
+    ControllerConfig,
+    Generation,
+    Replacement,
+    RolloutPump,
+    RunParts,
+    SaveFailures,
+    SaveSchedule,
+    Supervisor,
+    TrainPump,
+    UserFunction,
+)
+from impl.run.samplers import StepSampler
+from impl.store import DirectoryReader, DirectoryWriter, Handle
+from interleavings.scenarios import FakeDisk
 
 T = TypeVar("T")
 

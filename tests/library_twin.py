@@ -12,9 +12,8 @@ from library_parts import FillingDisk, LibraryRun, image_of
 from loop_turns import turns
 from memory_runs import DIRECTORY
 
-from impl.checkpointer import SnapshotSkipped
-from impl.errors import StoreFull, UsageError
-from impl.ledger import Admission
+from impl import Admission, StoreFull, UsageError
+from impl.checkpoint import SnapshotSkipped
 
 
 class Twin:

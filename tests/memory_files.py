@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from impl.barrier import CheckpointBarrier
-from impl.plane import RowsWriter
+from impl.rows import RowsWriter
 
 
 class MemoryFiles(RowsWriter):

@@ -13,12 +13,12 @@ from typing import Any
 from controller_runs import Record, new_controller, rows_of
 from loop_turns import turns
 
+from impl import Key
 from impl.barrier import CheckpointBarrier
-from impl.checkpointer import Checkpointer
+from impl.checkpoint import Checkpointer
 from impl.controller import Controller, GenerationRequest, RunReport, TrainBatch
-from impl.keys import Key
-from impl.samplers import InOrderSampler, ReadyFirstSampler, Sampler, WeightFifoSampler, WindowedSampler
-from interleavings.scenarios.fake_disk import FakeDisk
+from impl.run.samplers import InOrderSampler, ReadyFirstSampler, Sampler, WeightFifoSampler, WindowedSampler
+from interleavings.scenarios import FakeDisk
 
 DIRECTORY = "/checkpoints"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spec.model import Model
+from spec.language import Model
 
 
 def reachable(model: Model) -> list[Any]:

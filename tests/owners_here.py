@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from spec.compiled.owner import Expanded, Inserted, Kept, Owner, Plan, Settled
-from spec.compiled.ownership import OwnersLost
+from spec.engines.compiled import Expanded, Inserted, Kept, Owner, OwnersLost, Plan, Settled
 
 
 class OwnersHere:

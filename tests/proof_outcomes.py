@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from proofs.discharging import Outcome, discharge
-from proofs.inductions import Argument
+from proofs.claims import Argument
+from proofs.solver import Outcome, discharge
 
 
 @cache

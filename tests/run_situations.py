@@ -13,17 +13,11 @@ import torch
 from loop_turns import turns, until
 from store_situations import writer_identity
 
+from impl import Admission, Claim, Ledger, PromptLoader, ReplayBuffer, Spare, SparePool, TensorPlane
 from impl.barrier import UNSET, CheckpointBarrier, Unset
-from impl.buffer import ReplayBuffer
-from impl.checkpointer import Checkpointer
-from impl.ledger import Admission, Ledger
-from impl.loader import PromptLoader
-from impl.samplers import InOrderSampler, Sampler
-from impl.slots import Claim
-from impl.spare_pool import Spare, SparePool
-from impl.store.directory import DirectoryReader, DirectoryWriter
-from impl.store.files import Files
-from impl.tensor_plane import TensorPlane
+from impl.checkpoint import Checkpointer
+from impl.run.samplers import InOrderSampler, Sampler
+from impl.store import DirectoryReader, DirectoryWriter, Files
 
 #: Reads of one save, in the order in which they must come.
 READS = ["read_sampler", "read_loader", "read_pool", "read_buffer", "read_ledger", "read_trainer"]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from impl.store.files import Handle
-from interleavings.scenarios.crash_images import Directory, Tree, crash_trees, planted
-from interleavings.scenarios.fake_disk import Call, FakeDisk
+from impl.store import Handle
+from interleavings.scenarios import Call, Directory, FakeDisk, Tree, crash_trees, planted
 
 __all__ = ["SimulatedDisk", "Tree", "crash_trees"]
 

@@ -6,8 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from spec.expression import all_of, any_of, count, each, implies, not_, put, total, where
-from spec.machine import Machine, Progress
+from spec.language import Machine, Progress, all_of, any_of, count, each, implies, not_, put, total, where
 
 
 @dataclass(frozen=True)

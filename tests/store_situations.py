@@ -6,12 +6,20 @@ from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
-from impl.store.checkpoint_store import CheckpointStore, Draft, Published
-from impl.store.files import Files, Handle
-from impl.store.lock import WriterIdentity
-from impl.store.manifest import Count, Identity, Kind, SamplerIdentity
-from impl.store.posix_files import PosixFiles
-from impl.store.staging import StagedDirectory
+from impl.store import (
+    CheckpointStore,
+    Count,
+    Draft,
+    Files,
+    Handle,
+    Identity,
+    Kind,
+    PosixFiles,
+    Published,
+    SamplerIdentity,
+    StagedDirectory,
+    WriterIdentity,
+)
 
 IDENTITY = Identity(
     dataset_length=8,

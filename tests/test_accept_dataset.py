@@ -12,7 +12,7 @@ import pytest
 from run_situations import Run, forge, saved
 
 from impl import CheckpointIncompatible, ControllerConfig, UsageError
-from impl.dataset_identity import dataset_digest
+from impl.loaders import dataset_digest
 
 
 def rows(changed: int | None = None, count: int = 16) -> list[Any]:

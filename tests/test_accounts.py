@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from impl import Accounts, AccountsSnapshot, CheckpointCorrupt, Interval, InvariantViolated, Key, UsageError
-from impl.accounts import CHUNK
+from impl.run import CHUNK
 
 trained_keys = st.sets(
     st.builds(

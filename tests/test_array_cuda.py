@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from spec.arrays import engine
-from spec.catalogue import MACHINES
-from spec.scopes import SMALL
+from spec.engines.arrays import engine
+from spec.machines import MACHINES, SMALL
 
 ROOT = Path(__file__).resolve().parent.parent
 SCOPE, PINNED = SMALL["store"]["two_writers"]

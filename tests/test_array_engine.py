@@ -16,19 +16,14 @@ import pytest
 import torch
 from compiled_agreement import expect_same, reported
 
-from spec import engines, reference_engine
-from spec.arrays import engine
-from spec.arrays.expansion import Expander, Expansion, Plan, TooMany
-from spec.arrays.known import FREE, Known, device_named, free_memory
-from spec.catalogue import MACHINES, UnknownName, all_variants, scopes_named, variant_named
-from spec.checks import check_machine
-from spec.command_line import main
-from spec.compiled.narrowing import narrowed
+from spec.command import check_machine, main
 from spec.engines import COMPILED, TORCH, Options, chosen_engine
-from spec.expression import put
-from spec.machine import Machine, ModelFault
-from spec.scalar_form import scalar_form
-from spec.scopes import FAMILIES, SMALL, Pinned
+from spec.engines import choice as engines
+from spec.engines import reference as reference_engine
+from spec.engines.arrays import FREE, Expander, Expansion, Known, Plan, TooMany, device_named, engine, free_memory
+from spec.language import Machine, ModelFault, narrowed, put
+from spec.language.scalar_form import scalar_form
+from spec.machines import FAMILIES, MACHINES, SMALL, Pinned, UnknownName, all_variants, scopes_named, variant_named
 
 ROOT = Path(__file__).resolve().parent.parent
 CPU = torch.device("cpu")
@@ -112,8 +107,8 @@ def test_numbers_are_as_wide_as_they_need_to_be(step):
 
 def test_the_table_grows_and_runs_that_branch_widely_are_halved(monkeypatch):
     """More states than the first table holds, and more transitions of a run than memory is set aside for."""
-    monkeypatch.setattr("spec.arrays.known.FIRST_SLOTS", 64)
-    monkeypatch.setattr("spec.arrays.expansion.BRANCHES", 1)
+    monkeypatch.setattr("spec.engines.arrays.known.FIRST_SLOTS", 64)
+    monkeypatch.setattr("spec.engines.arrays.expansion.BRANCHES", 1)
     found = engine.search(counters(), Size(9), run=16)
     assert (found.states, found.transitions, found.depth) == (10**3, 3 * 9 * 10**2, 27)
 
@@ -170,7 +165,7 @@ def test_a_fault_of_the_text_is_reported():
 
 def test_equal_keys_are_all_words_and_nothing_less(monkeypatch):
     """With a hash that takes all states for one the search is slow and right: keys are exact."""
-    monkeypatch.setattr("spec.arrays.known.FACTORS", (0, 0, 0, 0))
+    monkeypatch.setattr("spec.engines.arrays.known.FACTORS", (0, 0, 0, 0))
     machine, (scope, pinned) = MACHINES["cut"], SMALL["cut"]["one_batch"]
     found = engine.search(machine, scope)
     assert Pinned(found.states, found.transitions, found.depth) == pinned
@@ -180,7 +175,7 @@ def test_a_comparison_of_one_word_only_loses_states(monkeypatch):
     """The control of the test before: with keys compared in part the counts come out wrong."""
     monkeypatch.setattr(Known, "equal", lambda self, left, right: left[:, 0] == right[:, 0])
     machine, (scope, pinned) = MACHINES["cut"], SMALL["cut"]["two_pairs"]
-    monkeypatch.setattr("spec.arrays.known.FACTORS", (0, 0, 0, 0))
+    monkeypatch.setattr("spec.engines.arrays.known.FACTORS", (0, 0, 0, 0))
     assert Plan(narrowed(scalar_form(machine, scope)), [], False).layout.words > 1
     assert engine.search(machine, scope, properties=[]).states < pinned.states
 
@@ -228,7 +223,7 @@ def test_memory_that_torch_keeps_of_an_earlier_search_is_free(monkeypatch):
 @pytest.mark.parametrize("instances", [1, 1 << 12])
 def test_a_run_keeps_to_what_older_torch_can_search_at_once(monkeypatch, instances):
     """`nonzero` on a device refused tensors of 2 ** 31 elements and more until torch 2.6."""
-    monkeypatch.setattr("spec.arrays.engine.free_memory", lambda device: 1 << 40)
+    monkeypatch.setattr("spec.engines.arrays.engine.free_memory", lambda device: 1 << 40)
     machine, (scope, _) = MACHINES["store"], SMALL["store"]["two_writers"]
     search = engine._Search(machine, scope, (), None, 1 << 20, CPU, 1)
     search.form = replace(search.form, instances=search.form.instances[:1] * instances)
@@ -262,8 +257,10 @@ def test_without_torch_the_error_says_how_to_install_it(monkeypatch):
 def test_what_is_shared_with_the_compiled_engine_needs_no_numba():
     """Whoever has torch alone can search."""
     program = (
-        "import sys; sys.modules['numba'] = None; from spec.arrays import engine; from spec.catalogue import MACHINES;"
-        "from spec.scopes import SMALL; print(engine.search(MACHINES['cut'], SMALL['cut']['one_batch'][0]).verdict)"
+        "import sys; sys.modules['numba'] = None; from spec.engines.arrays import engine; "
+        "from spec.machines import MACHINES; "
+        "from spec.machines.scopes import SMALL; "
+        "print(engine.search(MACHINES['cut'], SMALL['cut']['one_batch'][0]).verdict)"
     )
     done: Any = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.stdout.strip(), done.stderr) == ("holds", "")

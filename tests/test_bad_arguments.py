@@ -11,11 +11,9 @@ from buffer_situations import make_ready
 from memory_runs import SAMPLERS
 from run_situations import Run, mixed
 
+from impl import CleancutError, ReplayBuffer, TensorPlane
 from impl.barrier import CheckpointBarrier
-from impl.buffer import ReplayBuffer
-from impl.errors import CleancutError
-from impl.samplers import InOrderSampler
-from impl.tensor_plane import TensorPlane
+from impl.run.samplers import InOrderSampler
 
 TABLE = [*LEDGER, *LOADER, *POOL, *BUFFER, *PLANE, *CHECKPOINTER, *CONTROLLER, *BARRIER]
 

@@ -9,9 +9,7 @@ import torch
 from bad_arguments import Situation
 from test_bad_arguments import situation, state
 
-from impl.errors import CleancutError, ForeignCut, StaleCut, UsageError
-from impl.keys import Key
-from impl.loader import Batch
+from impl import Batch, CleancutError, ForeignCut, Key, StaleCut, UsageError
 
 Call = Callable[[Situation, Any], object]
 

@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from impl.barrier.admission import AdmissionCore, ExclusiveTicket, Standing, Ticket
-from impl.errors import BarrierClosed, UsageError
+from impl import BarrierClosed, UsageError
+from impl.barrier import AdmissionCore, ExclusiveTicket, Standing, Ticket
 
 
 def slot(kind: str = "write") -> Ticket:

@@ -11,8 +11,7 @@ from barrier_holders import Holder, Open, exclusive, holding, is_idle, shared
 from front_ends import FrontEnd, on_both_front_ends
 
 from impl import BarrierReentered, DrainTimeout, UsageError
-from impl.barrier import BarrierFrontEnd
-from impl.barrier.cut import HELD, links
+from impl.barrier import HELD, BarrierFrontEnd, links
 
 BOTH_SIDES = pytest.mark.parametrize("side", [shared, exclusive])
 

@@ -13,9 +13,9 @@ from front_ends import FrontEnd, Started, in_virtual_time, on_both_front_ends
 
 from impl import DrainTimeout
 from impl.barrier import BarrierFrontEnd
-from interleavings.follower import Coverage, Remembered
-from interleavings.refinement import BarrierTasks, barrier_model, follow_barrier
-from spec.barrier import BarrierScope
+from interleavings.correspondence import Coverage, Remembered
+from interleavings.correspondence.refinement import BarrierTasks, barrier_model, follow_barrier
+from spec.machines.barrier import BarrierScope
 
 RUNS = 300
 

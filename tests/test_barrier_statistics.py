@@ -8,8 +8,7 @@ import pytest
 from barrier_holders import exclusive, holding, shared
 from front_ends import FrontEnd, in_virtual_time, on_both_front_ends
 
-from impl.barrier import BarrierFrontEnd
-from impl.barrier.statistics import KEPT, DurationRecorder
+from impl.barrier import KEPT, BarrierFrontEnd, DurationRecorder
 
 
 @in_virtual_time

@@ -5,12 +5,8 @@ from __future__ import annotations
 import pytest
 from buffer_situations import rows_of
 
+from impl import Admission, InvariantViolated, Key, Ledger, ReplayBuffer, TensorPlane, UsageError
 from impl.barrier import CheckpointBarrier
-from impl.buffer import ReplayBuffer
-from impl.errors import InvariantViolated, UsageError
-from impl.keys import Key
-from impl.ledger import Admission, Ledger
-from impl.tensor_plane import TensorPlane
 
 STEP = 0
 

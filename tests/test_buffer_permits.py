@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loop_turns import turns
 
-from impl.errors import InvariantViolated, UsageError
-from impl.permits import Permit, PermitPool
+from impl import InvariantViolated, Permit, UsageError
+from impl.run import PermitPool
 
 
 async def exhausted(capacity: int = 1) -> tuple[PermitPool, list[Permit]]:

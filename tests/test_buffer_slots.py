@@ -10,11 +10,18 @@ import torch
 from buffer_situations import claim, commit, dispatch, make_ready, new_buffer, rows_of
 from loop_turns import turns
 
+from impl import (
+    CheckpointIncompatible,
+    CleancutError,
+    ForeignCut,
+    InvariantViolated,
+    Key,
+    ReplayBuffer,
+    Slot,
+    StaleCut,
+    UsageError,
+)
 from impl.barrier import CheckpointBarrier, Cut
-from impl.buffer import ReplayBuffer
-from impl.errors import CheckpointIncompatible, CleancutError, ForeignCut, InvariantViolated, StaleCut, UsageError
-from impl.keys import Key
-from impl.slots import Slot
 
 
 async def test_the_permit_belongs_to_the_slot_until_the_step_is_finished() -> None:

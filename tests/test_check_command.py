@@ -103,9 +103,9 @@ WRONG_USE = "import sys; print(\"no scope 'huge'\", file=sys.stderr); sys.exit(2
 def broken_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the packages in which a save forgets the ledger: the change a reviewer must be warned of."""
     tree = tmp_path_factory.mktemp("broken")
-    for package in ("spec", "impl", "interleavings", "proofs", "cleancut"):
+    for package in ("spec", "impl", "interleavings", "proofs", "cleancut", "cleancut_leaf"):
         shutil.copytree(ROOT / package, tree / package, ignore=shutil.ignore_patterns("__pycache__"))
-    saving = tree / "spec" / "cut" / "saving.py"
+    saving = tree / "spec" / "machines" / "cut" / "saving.py"
     text = saving.read_text(encoding="utf-8")
     right, wrong = "where(s.image_ready[p] == 1, NO_ENTRY, s.ledger[p])", "where(s.ledger[p] == 9, 1, NO_ENTRY)"
     changed = text.replace(right, wrong)

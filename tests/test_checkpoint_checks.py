@@ -19,25 +19,25 @@ from run_situations import HeldExecutor, NumberTrainer, Run, forge, mixed, rows_
 
 from impl import (
     CheckpointBarrier,
+    CheckpointCorrupt,
     Checkpointer,
+    CheckpointIncompatible,
+    CleancutError,
     Counters,
     HeldCounters,
     InOrderSampler,
+    InvariantViolated,
     Ledger,
+    Phase,
     PromptLoader,
     ReplayBuffer,
     TensorPlane,
+    UsageError,
     steps,
 )
 from impl.__main__ import main
-from impl.checkpointing import checks
-from impl.checkpointing.checks import CHECKS, Checked, first_problem
-from impl.checkpointing.restoring import read_documents
-from impl.checkpointing.validation import Documents
-from impl.errors import CheckpointCorrupt, CheckpointIncompatible, CleancutError, InvariantViolated, UsageError
-from impl.ledger import Phase
-from impl.store.posix_files import PosixFiles
-from impl.store.reader import CheckpointReader
+from impl.checkpoint import CHECKS, Checked, Documents, checks, first_problem, read_documents
+from impl.store import CheckpointReader, PosixFiles
 
 Edit = Callable[[dict[str, Any]], object]
 
@@ -470,7 +470,7 @@ async def test_case_G10_without_the_refusal_a_late_result_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The mutant: it is the one thing that keeps rows of before out of a restored group."""
-    from impl.checkpointing import restoring
+    from impl.checkpoint import restoring
 
     monkeypatch.setattr(restoring, "require_no_late_results", lambda *arguments: None)
     await saved(tmp_path / "run")
@@ -613,7 +613,7 @@ async def test_case_G11_a_save_that_does_not_ask_publishes_what_no_restore_takes
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The mutant: without the question at its end the save is acknowledged."""
-    from impl.checkpointing import publication
+    from impl.checkpoint import publication
 
     monkeypatch.setattr(publication, "first_problem", lambda checked: None)
     run = await mixed(Run(tmp_path / "run"))
@@ -652,8 +652,8 @@ async def test_case_G11_a_save_of_the_trainer_alone_asks_as_well(tmp_path: Path)
 
 
 def _rows_never_drawn(run: Run) -> list[Any]:
-    from impl.keys import Key
-    from impl.permutation import EpochOrder
+    from impl import Key
+    from impl.loaders import EpochOrder
 
     where = run.loader.state()
     order = EpochOrder(where.dataset_length, where.seed, 0)
@@ -687,8 +687,8 @@ def test_the_list_is_one() -> None:
     """Restore, fsck and the end of a save call it; none of them has checks of its own."""
     root = Path(checks.__file__).parent.parent
     callers = {
-        "checkpointing/restoring.py": "require_whole(",
-        "checkpointing/publication.py": "first_problem(",
+        "checkpoint/restoring.py": "require_whole(",
+        "checkpoint/publication.py": "first_problem(",
         "inspection/examine.py": "require_whole(",
     }
     for member, call in callers.items():

@@ -19,11 +19,11 @@ import golden_runs
 import pytest
 from inspection_damage import replaced, seal
 
-from impl.errors import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatible
+from impl import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatible
+from impl.inspection import Readers
 from impl.inspection import examine as examine_module
-from impl.inspection.examine import Readers, examine
-from impl.store.catalogue import listing
-from impl.store.posix_files import PosixFiles
+from impl.inspection.examine import examine
+from impl.store import PosixFiles, listing
 
 pytestmark = [
     pytest.mark.usefixtures("quiet_library"),

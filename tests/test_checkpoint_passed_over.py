@@ -12,9 +12,10 @@ import pytest
 from controller_runs import Record, new_controller
 from run_situations import Run
 
-from impl.errors import CheckpointCorrupt, CheckpointDamaged
-from impl.inspection.survey import Survey, survey
-from impl.store.posix_files import PosixFiles
+from impl import CheckpointCorrupt, CheckpointDamaged
+from impl.inspection import Survey
+from impl.inspection.survey import survey
+from impl.store import PosixFiles
 
 
 def linked_back(path: Path) -> None:

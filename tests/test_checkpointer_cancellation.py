@@ -9,8 +9,8 @@ import pytest
 from loop_turns import turns, until
 from run_situations import HeldExecutor, NumberTrainer, Run, mixed, saved
 
-from impl.checkpointer import PendingSave
-from impl.errors import CheckpointIncompatible, CleancutError
+from impl import CheckpointIncompatible, CleancutError
+from impl.checkpoint import PendingSave
 
 
 def background_task() -> "asyncio.Task[object]":

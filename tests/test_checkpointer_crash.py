@@ -7,7 +7,7 @@ import pytest
 from run_situations import Run, mixed
 from store_situations import Died, dying_files, recording_files
 
-from impl.store.files import Files
+from impl.store import Files
 
 
 async def second_life(directory: Path, files: Files) -> Run:

@@ -10,8 +10,7 @@ from loop_turns import turns, until
 from run_situations import HeldExecutor, NumberTrainer, Run, documents, mixed
 from store_situations import failing_files
 
-from impl.checkpointer import Checkpointer
-from impl.errors import (
+from impl import (
     CheckpointIncompatible,
     CommittedTensorModified,
     DrainTimeout,
@@ -20,6 +19,7 @@ from impl.errors import (
     StoreFull,
     UsageError,
 )
+from impl.checkpoint import Checkpointer
 
 
 async def test_a_second_save_waits_before_it_captures(tmp_path: Path) -> None:

@@ -9,17 +9,10 @@ import pytest
 from loop_turns import turns
 from run_situations import HeldExecutor, NumberTrainer, Run, forge, mixed, saved
 
-from impl.checkpointer import Checkpointer
-from impl.controller.progress import Progress
-from impl.errors import (
-    BarrierClosed,
-    CheckpointCorrupt,
-    CheckpointIncompatible,
-    InvariantViolated,
-    UsageError,
-)
-from impl.ledger import Phase
-from impl.samplers import WindowedSampler
+from impl import BarrierClosed, CheckpointCorrupt, CheckpointIncompatible, InvariantViolated, Phase, UsageError
+from impl.checkpoint import Checkpointer
+from impl.controller import Progress
+from impl.run.samplers import WindowedSampler
 
 
 async def test_case_A13_a_smaller_buffer_is_refused_with_both_numbers_before_anything_is_touched(

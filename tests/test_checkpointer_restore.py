@@ -10,13 +10,8 @@ from typing import Any
 import pytest
 from run_situations import Run, documents, forge, saved
 
-from impl.errors import (
-    CheckpointCorrupt,
-    CheckpointDamaged,
-    CheckpointNotFound,
-)
-from impl.ledger import Phase
-from impl.samplers import WindowedSampler
+from impl import CheckpointCorrupt, CheckpointDamaged, CheckpointNotFound, Phase
+from impl.run.samplers import WindowedSampler
 
 
 async def test_every_owner_comes_back_and_each_group_holds_one_permit(tmp_path: Path) -> None:

@@ -14,10 +14,9 @@ from loop_turns import HANG_SECONDS, turns
 from run_situations import Run, mixed
 from store_situations import LayeredFiles, failing_files
 
-from impl.checkpointing.capture import Captured
-from impl.checkpointing.pending import CheckpointInfo
-from impl.errors import StoreFailed
-from impl.store.files import Files
+from impl import StoreFailed
+from impl.checkpoint import Captured, CheckpointInfo
+from impl.store import Files
 
 
 @contextmanager

@@ -11,11 +11,8 @@ import torch
 from loop_turns import turns, until
 from run_situations import READS, HeldExecutor, NumberTrainer, Run, documents, mixed
 
-from impl.checkpointer import PendingSave, SnapshotSkipped
-from impl.checkpointing.capture import Captured, read_cut
-from impl.errors import (
-    UsageError,
-)
+from impl import UsageError
+from impl.checkpoint import Captured, PendingSave, SnapshotSkipped, read_cut
 
 
 async def test_everything_is_read_in_one_window_in_a_fixed_order_and_published_after_it(tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ import pytest
 from disk_owners import handed_out_count, newest, owners
 from run_situations import Run, forge, mixed
 
-from impl.errors import CheckpointCorrupt, CheckpointIncompatible, InvariantViolated, UsageError
-from impl.spare_pool import SparePool
+from impl import CheckpointCorrupt, CheckpointIncompatible, InvariantViolated, SparePool, UsageError
 
 
 async def saved_with_spares(directory: Path, **options: Any) -> Run:
@@ -85,7 +84,7 @@ async def test_a_pool_of_another_barrier_is_refused(tmp_path: Path) -> None:
     """Its writers would not be kept out of the window."""
     run, other = Run(tmp_path / "a"), Run(tmp_path / "b", length=8)
     await other.divert()
-    from impl.checkpointer import Checkpointer
+    from impl.checkpoint import Checkpointer
 
     checkpointer = Checkpointer(tmp_path / "c", run.barrier)
     with pytest.raises(UsageError, match="pool belongs to another barrier"):

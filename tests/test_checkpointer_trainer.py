@@ -9,10 +9,8 @@ import pytest
 import torch
 from run_situations import Run, mixed
 
-from impl.errors import CheckpointCorrupt, CheckpointIncompatible, UsageError
-from impl.store.posix_files import PosixFiles
-from impl.store.staging import StagedDirectory
-from impl.torch_trainer_state import TorchTrainerState
+from impl import CheckpointCorrupt, CheckpointIncompatible, TorchTrainerState, UsageError
+from impl.store import PosixFiles, StagedDirectory
 
 
 def model(width: int = 5) -> torch.nn.Module:
@@ -131,7 +129,7 @@ def test_large_parts_are_split_so_that_a_restore_holds_a_bounded_amount(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file is read into memory as a whole."""
-    monkeypatch.setattr("impl.torch_trainer_state._BYTES_PER_FILE", 64)
+    monkeypatch.setattr("impl.trainer.torch_trainer_state._BYTES_PER_FILE", 64)
     records = staged_in(tmp_path, Training(1))
     names = [name for name in records if "model" in name]
     assert names[0] == "trainer/model-000.safetensors"

@@ -20,9 +20,8 @@ pytest.importorskip("numba")
 from numba import njit
 
 from spec import MACHINES
-from spec.compiled import engine, kept_code, level_files, library
-from spec.compiled.kept_code import looked_at, write_whole
-from spec.scopes import SMALL
+from spec.engines.compiled import engine, kept_code, level_files, library, looked_at, write_whole
+from spec.machines import SMALL
 
 CUT, (FAILURES, PINNED) = MACHINES["cut"], SMALL["cut"]["failures"]
 TEXT = "def twice(x):\n    return 2 * x\n"
@@ -205,7 +204,7 @@ def test_case_G22_numba_alone_executes_what_it_finds(tmp_path: Path) -> None:
 
 def test_case_G22_every_function_of_the_engine_has_the_look() -> None:
     """Those of generated text, and those of the engine's own."""
-    from spec.compiled import kernels, words
+    from spec.engines.compiled import kernels, words
 
     functions = library.compiled(engine.prepared(CUT, FAILURES).text)
     for module in (functions, kernels):

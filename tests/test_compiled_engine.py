@@ -6,13 +6,11 @@ import pytest
 from compiled_agreement import expect_same
 from generated_text import interpreted
 
-from spec import reference_engine
-from spec.catalogue import MACHINES, all_variants, scopes_named, variant_named
-from spec.checks import check_machine
-from spec.compiled import engine
-from spec.compiled.source import FALLS
+from spec.command import check_machine
 from spec.engines import COMPILED, REFERENCE, Options, chosen_engine
-from spec.scopes import FAMILIES, SMALL, Pinned
+from spec.engines import reference as reference_engine
+from spec.engines.compiled import FALLS, engine
+from spec.machines import FAMILIES, MACHINES, SMALL, Pinned, all_variants, scopes_named, variant_named
 
 # Compiling takes a second a scope, so only these are; the others run the same text interpreted.
 JIT_COMPILED = [

@@ -13,11 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_machines import random_machine
 
-from spec import reference_engine
-from spec.compiled import engine
-from spec.compiled.packing import Packing, signed
-from spec.compiled.words import generated
-from spec.machine import ModelFault
+from spec.engines import reference as reference_engine
+from spec.engines.compiled import engine, generated
+from spec.language import ModelFault, Packing, signed
 
 LIMIT = 400
 

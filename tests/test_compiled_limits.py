@@ -11,16 +11,12 @@ import pytest
 from compiled_agreement import reported
 from generated_text import interpreted
 
-from spec import reference_engine
-from spec.catalogue import MACHINES
-from spec.command_line import main
-from spec.compiled import engine, kernels, level_files, storage
-from spec.compiled.retrace import EnginesDisagree
-from spec.compiled.storage import FIRST_SLOTS, FULLEST, Storage
-from spec.expression import put
-from spec.machine import Machine, ModelFault
-from spec.outcome import Progress
-from spec.scopes import SMALL
+from spec.command import main
+from spec.engines import EnginesDisagree, Progress
+from spec.engines import reference as reference_engine
+from spec.engines.compiled import FIRST_SLOTS, FULLEST, Storage, engine, kernels, level_files, storage
+from spec.language import Machine, ModelFault, put
+from spec.machines import MACHINES, SMALL
 
 CUT, (FAILURES, PINNED) = MACHINES["cut"], SMALL["cut"]["failures"]
 
@@ -223,6 +219,6 @@ def test_wrong_use_is_one_clear_line(arguments, message, capsys):
 
 def test_without_numba_the_compiled_engine_says_what_to_install(monkeypatch, capsys):
     """The reference engine needs nothing and is there in any case."""
-    monkeypatch.setattr("spec.engines.numba_is_there", lambda: False)
+    monkeypatch.setattr("spec.engines.choice.numba_is_there", lambda: False)
     assert main(["check", "--machine", "barrier", "--scope", "one_round", "--engine", "compiled"]) == 2
     assert "pip install 'cleancut[compiled]'" in capsys.readouterr().err

@@ -9,13 +9,10 @@ import pytest
 from compiled_agreement import expect_same
 from owners_here import OwnersHere
 
-from spec import reference_engine
-from spec.catalogue import MACHINES, scopes_named, variant_named
-from spec.compiled import engine, owner, ownership
-from spec.compiled.owner import Owner, Plan
-from spec.compiled.ownership import LevelsLost
-from spec.reference_engine import Search
-from spec.scopes import SMALL
+from spec.engines import Search
+from spec.engines import reference as reference_engine
+from spec.engines.compiled import LevelsLost, Owner, Plan, engine, owner, ownership
+from spec.machines import MACHINES, SMALL, scopes_named, variant_named
 
 SCOPES = [("barrier", "three_writers"), ("cut", "failures"), ("store", "two_writers")]
 Dies = Callable[[str, int], bool]

@@ -9,13 +9,9 @@ from typing import Any
 import pytest
 from model_states import reachable
 
-from spec.catalogue import MACHINES, variant_named
-from spec.expression import all_of, put
-from spec.machine import Machine, ModelFault, Progress
-from spec.model import Model
-from spec.scalar_form import ScalarModel, scalar_form
-from spec.scalar_nodes import Nodes, evaluate
-from spec.scopes import SMALL
+from spec.language import Machine, Model, ModelFault, Nodes, Progress, ScalarModel, all_of, evaluate, put
+from spec.language.scalar_form import scalar_form
+from spec.machines import MACHINES, SMALL, variant_named
 
 
 def expect_equal(form: ScalarModel, model: Model, state: Any) -> int:

@@ -9,12 +9,11 @@ import pytest
 from compiled_agreement import expect_same
 from generated_text import interpreted
 
-from spec import reference_engine
-from spec.catalogue import all_variants, scopes_named
-from spec.compiled import engine
-from spec.compiled.switching import Unlike, switched_form
+from spec.engines import reference as reference_engine
 from spec.engines import variants_of
-from spec.machine import Machine, ModelFault
+from spec.engines.compiled import engine
+from spec.language import Machine, ModelFault, Unlike, switched_form
+from spec.machines import all_variants, scopes_named
 
 Case = tuple[Machine, Any, tuple[str, ...], str]
 

@@ -9,14 +9,10 @@ import pytest
 from compiled_agreement import expect_same, reported
 from generated_text import interpreted
 
-from spec import reference_engine
-from spec.catalogue import MACHINES, scopes_named, variant_named
-from spec.compiled import engine, expansion, level_files, storage, team
-from spec.compiled.kernels import PARTS
-from spec.compiled.storage import Storage
-from spec.expression import put
-from spec.machine import Machine, ModelFault
-from spec.scopes import SMALL
+from spec.engines import reference as reference_engine
+from spec.engines.compiled import PARTS, Storage, engine, expansion, level_files, storage, team
+from spec.language import Machine, ModelFault, put
+from spec.machines import MACHINES, SMALL, scopes_named, variant_named
 
 
 @pytest.fixture

@@ -11,16 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from impl.samplers import WeightFifoSampler
-from impl.samplers.counted_gate import CountedGateSampler
-from impl.slots import Slot
-from impl.spare_pool import SparePool
+from impl import Slot, SparePool
+from impl.run.samplers import CountedGateSampler, WeightFifoSampler
 from interleavings.command_line import main
-from interleavings.conformance import FeatureMissing, NotConformant, SpecTrace, controller_named, drive, emit
-from interleavings.conformance.spec_trace import DEFAULTS
+from interleavings.conformance import DEFAULTS, FeatureMissing, NotConformant, SpecTrace, controller_named, drive, emit
 from interleavings.errors import TraceUnreadable, Violation
-from spec.catalogue import all_variants
-from spec.checks import check_variant
+from spec.command import check_variant
+from spec.machines import all_variants
 
 # Faults that a save would refuse by itself are left to the scenarios, the machines and the model to find.
 pytestmark = pytest.mark.usefixtures("saves_that_do_not_ask")

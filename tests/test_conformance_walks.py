@@ -8,10 +8,9 @@ from random import Random
 
 import pytest
 
-from interleavings.conformance.controller import ImplController
-from interleavings.conformance.driving import StepRefused, settled
+from interleavings.conformance import ImplController, StepRefused, settled
 from interleavings.errors import Violation
-from spec.cut import READY_FIRST, WEIGHT_FIFO, WINDOWED, CutScope
+from spec.machines.cut import READY_FIRST, WEIGHT_FIFO, WINDOWED, CutScope
 
 # Faults that a save would refuse by itself are left to the scenarios, the machines and the model to find.
 pytestmark = pytest.mark.usefixtures("saves_that_do_not_ask")
@@ -118,7 +117,7 @@ def test_walks_take_every_action_of_the_pool_and_of_the_gate(sampler: int) -> No
 
 def test_a_controller_that_leaves_the_machine_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A spare pool that a checkpoint forgets: the restored run has another pool than the machine."""
-    from impl.spare_pool import SparePool
+    from impl import SparePool
 
     monkeypatch.setattr(SparePool, "snapshot", lambda pool, cut: ())
     scope = CutScope(batches=4, batch_size=2, lookahead=1, saves=3, crashes=2, failures=2, spares=1)

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_runs import SAMPLERS, Image, MemoryRun, assert_nothing_is_held
 
-from impl.keys import Key
-from interleavings.refinement import owners_of_files
-from interleavings.refinement.images import handed_out_count
+from impl import Key
+from interleavings.correspondence.refinement import handed_out_count, owners_of_files
 
 
 def assert_one_owner_each(image: Image) -> None:

@@ -17,11 +17,7 @@ from prometheus_client import CollectorRegistry
 from run_situations import NumberTrainer
 from test_controller_saves import LateExecutor, slow_train
 
-from impl.barrier import CheckpointBarrier
-from impl.checkpointer import Checkpointer
-from impl.controller import Controller, GenerationRequest, RunReport, TrainBatch
-from impl.controller.saves import SaveFailures, SaveSchedule, may_pass
-from impl.errors import (
+from impl import (
     CheckpointIncompatible,
     CleancutError,
     CommittedTensorModified,
@@ -34,9 +30,11 @@ from impl.errors import (
     StoreOvertaken,
     UsageError,
 )
+from impl.barrier import CheckpointBarrier
+from impl.checkpoint import Checkpointer
+from impl.controller import Controller, GenerationRequest, RunReport, SaveFailures, SaveSchedule, TrainBatch, may_pass
 from impl.prometheus import CleancutCollector
-from impl.store.files import Handle
-from impl.store.posix_files import PosixFiles
+from impl.store import Handle, PosixFiles
 
 
 class FlakyDisk(PosixFiles):

@@ -11,9 +11,9 @@ import pytest
 from controller_runs import Record, each_once, new_controller, rows_of, settled_keys
 from jumping_clock import run_in_virtual_time
 
+from impl import UsageError
 from impl.controller import Controller, ControllerConfig, GenerationRequest
-from impl.errors import UsageError
-from impl.samplers import InOrderSampler, ReadyFirstSampler, WeightFifoSampler, WindowedSampler
+from impl.run.samplers import InOrderSampler, ReadyFirstSampler, WeightFifoSampler, WindowedSampler
 
 SAMPLERS: list[Callable[[], Any]] = [
     lambda: InOrderSampler(0),

@@ -11,14 +11,12 @@ import pytest
 from controller_runs import Record, each_once, new_controller, rows_of, settled_keys
 from loop_turns import HANG_SECONDS, turns, until
 
+from impl import StoreBusy, UsageError
 from impl.barrier import CheckpointBarrier
-from impl.checkpointer import Checkpointer
+from impl.checkpoint import Checkpointer
 from impl.controller import Controller, GenerationRequest, TrainBatch
-from impl.errors import StoreBusy, UsageError
-from impl.samplers import InOrderSampler, ReadyFirstSampler, Sampler, WeightFifoSampler, WindowedSampler
-from impl.store.directory import DirectoryReader, DirectoryWriter
-from impl.store.files import Handle
-from impl.store.posix_files import PosixFiles
+from impl.run.samplers import InOrderSampler, ReadyFirstSampler, Sampler, WeightFifoSampler, WindowedSampler
+from impl.store import DirectoryReader, DirectoryWriter, Handle, PosixFiles
 
 
 async def test_a_generation_that_answers_its_cancellation_with_an_error_is_not_tried_again() -> None:

@@ -11,10 +11,9 @@ import torch
 from controller_runs import Record, new_controller, rows_of
 from loop_turns import turns
 
+from impl import Admission, BarrierReentered
 from impl.controller import Controller, TrainBatch
-from impl.errors import BarrierReentered
-from impl.ledger import Admission
-from impl.samplers import InOrderSampler
+from impl.run.samplers import InOrderSampler
 
 Operation = Callable[[Controller], Awaitable[Any]]
 

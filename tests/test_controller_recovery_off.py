@@ -12,11 +12,11 @@ import pytest
 from controller_runs import Record, each_once, new_controller
 from run_situations import NumberTrainer, documents
 
+from impl import CheckpointCorrupt, CheckpointIncompatible, UsageError
 from impl.barrier import CheckpointBarrier
-from impl.checkpointer import Checkpointer, SnapshotSkipped
+from impl.checkpoint import Checkpointer, SnapshotSkipped
 from impl.controller import RunReport, TrainBatch
-from impl.errors import CheckpointCorrupt, CheckpointIncompatible, UsageError
-from impl.samplers import InOrderSampler, Sampler, WindowedSampler
+from impl.run.samplers import InOrderSampler, Sampler, WindowedSampler
 
 SAMPLERS: Mapping[str, Callable[[], Sampler]] = {
     "in_order, lookahead 0": lambda: InOrderSampler(0),

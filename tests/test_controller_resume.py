@@ -14,11 +14,10 @@ from controller_runs import Record, each_once, new_controller, rows_of, settled_
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from impl import CheckpointIncompatible, CheckpointNotFound, ReplayBuffer, UsageError
 from impl.barrier import CheckpointBarrier
-from impl.buffer import ReplayBuffer
 from impl.controller import Controller, GenerationRequest, RunReport, TrainBatch
-from impl.errors import CheckpointIncompatible, CheckpointNotFound, UsageError
-from impl.samplers import InOrderSampler, ReadyFirstSampler, WeightFifoSampler, WindowedSampler
+from impl.run.samplers import InOrderSampler, ReadyFirstSampler, WeightFifoSampler, WindowedSampler
 
 
 class Crashing(Record):

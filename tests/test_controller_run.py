@@ -12,10 +12,9 @@ from controller_runs import GENERATIONS, Record, each_once, new_controller, rows
 from jumping_clock import run_in_virtual_time
 from loop_turns import HANG_SECONDS
 
+from impl import Key, UsageError
 from impl.controller import GenerationRequest, TrainBatch
-from impl.errors import UsageError
-from impl.keys import Key
-from impl.samplers import InOrderSampler, ReadyFirstSampler, WeightFifoSampler, WindowedSampler
+from impl.run.samplers import InOrderSampler, ReadyFirstSampler, WeightFifoSampler, WindowedSampler
 
 
 @pytest.mark.parametrize("sampler", [InOrderSampler(0), InOrderSampler(2), WindowedSampler(1)])

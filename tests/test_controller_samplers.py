@@ -8,8 +8,8 @@ import pytest
 from controller_runs import each_once, settled_keys
 from memory_runs import SAMPLERS, MemoryRun, assert_nothing_is_held
 
-from impl.loader import PromptLoader
-from impl.samplers import InOrderSampler, ReadyFirstSampler, WeightFifoSampler
+from impl import PromptLoader
+from impl.run.samplers import InOrderSampler, ReadyFirstSampler, WeightFifoSampler
 
 
 def order(prompts: int, batch_size: int) -> list[int]:

@@ -14,10 +14,10 @@ import pytest
 from controller_runs import Record, new_controller
 from jumping_clock import run_in_virtual_time
 
+from impl import RunStalled, UsageError
 from impl.barrier import CheckpointBarrier
-from impl.checkpointer import Checkpointer
+from impl.checkpoint import Checkpointer
 from impl.controller import GenerationRequest, TrainBatch
-from impl.errors import RunStalled, UsageError
 
 
 class LateExecutor(Executor):

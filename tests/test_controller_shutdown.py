@@ -13,15 +13,12 @@ import pytest
 from controller_runs import Record, each_once, new_controller, rows_of, settled_keys
 from loop_turns import HANG_SECONDS, turns, until
 
+from impl import BarrierClosed, PromptLoader, ReplayBuffer, TensorPlane, UsageError
 from impl.barrier import CheckpointBarrier
-from impl.buffer import ReplayBuffer
-from impl.checkpointer import Checkpointer
+from impl.checkpoint import Checkpointer
 from impl.controller import Controller, ControllerConfig, GenerationRequest, TrainBatch
-from impl.errors import BarrierClosed, UsageError
-from impl.loader import PromptLoader
-from impl.samplers import InOrderSampler, WindowedSampler
-from impl.tensor_plane import Record as RowRecord
-from impl.tensor_plane import TensorPlane
+from impl.rows import Record as RowRecord
+from impl.run.samplers import InOrderSampler, WindowedSampler
 
 
 def assert_ended(controller: Controller) -> None:

@@ -12,10 +12,10 @@ from jumping_clock import run_in_virtual_time
 from loop_turns import HANG_SECONDS
 from test_controller_saves import LateExecutor, slow_train
 
+from impl import StoreFull, UsageError
 from impl.barrier import CheckpointBarrier
-from impl.checkpointer import Checkpointer
+from impl.checkpoint import Checkpointer
 from impl.controller import ControllerConfig, TrainBatch
-from impl.errors import StoreFull, UsageError
 
 
 def published(record: Record) -> list[tuple[str, int]]:

@@ -8,11 +8,9 @@ import pytest
 from controller_runs import Record, each_once, new_controller, settled_keys
 from memory_runs import SAMPLERS, MemoryRun, assert_nothing_is_held
 
+from impl import Key, PromptLoader, UsageError
 from impl.controller import ControllerConfig
-from impl.errors import UsageError
-from impl.keys import Key
-from impl.loader import PromptLoader
-from impl.samplers import InOrderSampler, WindowedSampler
+from impl.run.samplers import InOrderSampler, WindowedSampler
 
 WITH_A_GATE = ["in_order", "weight_fifo", "ready_first"]
 

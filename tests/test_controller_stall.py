@@ -12,12 +12,12 @@ from controller_runs import Record, each_once, new_controller, settled_keys
 from jumping_clock import run_in_virtual_time
 from loop_turns import until
 
+from impl import DrainTimeout, RunStalled
 from impl.barrier import CheckpointBarrier, Cut
-from impl.checkpointer import Checkpointer
+from impl.checkpoint import Checkpointer
 from impl.controller import GenerationRequest, TrainBatch
-from impl.errors import DrainTimeout, RunStalled
-from impl.samplers import InOrderSampler
-from impl.wakeup import Wakeup
+from impl.run.samplers import InOrderSampler
+from impl.waiting import Wakeup
 
 
 @pytest.mark.parametrize("lookahead", [0, 1])

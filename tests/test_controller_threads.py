@@ -14,11 +14,9 @@ from controller_runs import Record, each_once, new_controller, rows_of, settled_
 from jumping_clock import run_in_virtual_time
 from loop_turns import HANG_SECONDS, turns, until
 
-from impl.controller import Controller, GenerationRequest, RunReport
-from impl.controller.callables import UserFunction
-from impl.errors import RunStalled
-from impl.permits import Permit
-from impl.samplers import WindowedSampler
+from impl import Permit, RunStalled
+from impl.controller import Controller, GenerationRequest, RunReport, UserFunction
+from impl.run.samplers import WindowedSampler
 
 #: The time limit of an attempt where one hangs and others do not: those take a thousandth of it.
 LIMIT = 1.0
@@ -256,7 +254,7 @@ async def test_case_G16_a_cancelled_run_leaves_what_was_never_attempted_without_
 
 async def test_a_permit_that_comes_back_with_the_attempt_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it was: then more threads work than there are permits, or prompts time out that nobody has called."""
-    from impl.controller.generation import Generation
+    from impl.controller import Generation
 
     def at_once(generation: Generation, permit: Permit, group: int) -> Callable[[], None]:
         return lambda: None

@@ -183,8 +183,8 @@ def late_lab(script: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
         streams[0].synchronize()
         return work()
 
-    monkeypatch.setattr("impl.torch_copying.current_streams", lambda tensors: [lab])
-    monkeypatch.setattr("impl.torch_copying.done_on", done_on)
+    monkeypatch.setattr("impl.rows.torch_copying.current_streams", lambda tensors: [lab])
+    monkeypatch.setattr("impl.rows.torch_copying.done_on", done_on)
     return lab
 
 

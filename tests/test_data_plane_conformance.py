@@ -20,15 +20,20 @@ from queue_on_ray import names_in, running_queue
 from impl import (
     CheckpointBarrier,
     Checkpointer,
+    CommittedTensorModified,
     Controller,
     ControllerConfig,
     DataPlane,
+    ForeignCut,
     InOrderSampler,
+    InvariantViolated,
     PromptLoader,
     ReplayBuffer,
+    StaleCut,
+    StoreFailed,
     TensorPlane,
+    UsageError,
 )
-from impl.errors import CommittedTensorModified, ForeignCut, InvariantViolated, StaleCut, StoreFailed, UsageError
 from impl.transfer_queue import TransferQueuePlane
 
 pytestmark = [

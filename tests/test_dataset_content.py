@@ -19,8 +19,8 @@ import pytest
 import torch
 
 from impl import PromptLoader, UsageError
-from impl import content as content_module
-from impl.dataset_identity import dataset_digest, same_dataset
+from impl.loaders import dataset_content as content_module
+from impl.loaders import dataset_digest, same_dataset
 
 
 @dataclasses.dataclass

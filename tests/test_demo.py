@@ -14,19 +14,25 @@ from typing import Any
 import pytest
 import torch
 
+from impl import Key, PromptLoader, TorchTrainerState, UsageError
 from impl.__main__ import main
 from impl.barrier import CheckpointBarrier
-from impl.checkpointer import Checkpointer
+from impl.checkpoint import Checkpointer
 from impl.controller import Controller, ControllerConfig, GenerationRequest, TrainBatch
-from impl.demo.audit import Lineage, audit, balance, read_lineage
-from impl.demo.lives import MOMENTS, plan_kills
-from impl.demo.setting import CHECKPOINTS, STEPS, TRAINED_LOG
-from impl.demo.toy_task import VOCABULARY, ToyTrainer
-from impl.errors import UsageError
-from impl.keys import Key
-from impl.loader import PromptLoader
-from impl.samplers import InOrderSampler
-from impl.torch_trainer_state import TorchTrainerState
+from impl.demo import (
+    CHECKPOINTS,
+    MOMENTS,
+    STEPS,
+    TRAINED_LOG,
+    VOCABULARY,
+    Lineage,
+    ToyTrainer,
+    balance,
+    plan_kills,
+    read_lineage,
+)
+from impl.demo.audit import audit
+from impl.run.samplers import InOrderSampler
 
 HERE = Path(__file__).parent
 

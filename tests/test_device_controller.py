@@ -19,7 +19,7 @@ from impl import (
     TensorPlane,
 )
 from impl.controller import GenerationRequest, TrainBatch
-from interleavings.scenarios.simulated_device import SimulatedDevice
+from interleavings.scenarios import SimulatedDevice
 
 
 async def test_rows_of_a_stream_of_their_own_are_trained_and_saved_as_they_were_generated(tmp_path: Path) -> None:

@@ -11,10 +11,9 @@ import torch
 from run_situations import Run, rows_of
 from store_situations import failing_files
 
-from impl.errors import StoreFull, UsageError
-from impl.store.files import Files
-from impl.tensor_plane import TensorPlane
-from interleavings.scenarios.simulated_device import SimulatedDevice
+from impl import StoreFull, TensorPlane, UsageError
+from impl.store import Files
+from interleavings.scenarios import SimulatedDevice
 
 Groups = tuple[int, ...]
 

@@ -14,10 +14,10 @@ import pytest
 import torch
 from device_situations import BYTES, Choices, Saving, every_order
 
-from impl.errors import CommittedTensorModified
-from impl.plane import RowsBehind
-from impl.torch_staging import RowsFile, _Begun, staged_files
-from interleavings.scenarios.simulated_device import COPIES, SimulatedDevice
+from impl import CommittedTensorModified, RowsBehind
+from impl.rows import RowsFile, staged_files
+from impl.rows.torch_staging import _Begun
+from interleavings.scenarios import COPIES, SimulatedDevice
 
 #: What a program saw: the bytes of each saved row, or the error of the save.
 Outcome = Any

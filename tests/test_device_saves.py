@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from device_situations import Saving
 
-from interleavings.scenarios.simulated_device import COPIES
+from interleavings.scenarios import COPIES
 
 
 @pytest.mark.parametrize("failing", [0, 1, 2])

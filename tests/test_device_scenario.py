@@ -12,14 +12,12 @@ from typing import Any
 import pytest
 import torch
 
-from impl.slots import Claim
-from impl.torch_staging import _Begun
+from impl import Claim
+from impl.rows.torch_staging import _Begun
 from interleavings import explore
-from interleavings.follower import Coverage
-from interleavings.result import Result
-from interleavings.scenarios import scenario_named
-from interleavings.scenarios.device import Run
-from interleavings.scenarios.simulated_device import SimulatedDevice
+from interleavings.correspondence import Coverage
+from interleavings.runtime import Result
+from interleavings.scenarios import Run, SimulatedDevice, scenario_named
 
 
 def explored() -> Result:

@@ -8,8 +8,8 @@ import pytest
 import torch
 from device_situations import Choices, every_order
 
-from impl.errors import UsageError
-from interleavings.scenarios.simulated_device import COPIES, MAIN, POISON, UNWRITTEN, SimulatedDevice
+from impl import UsageError
+from interleavings.scenarios import COPIES, MAIN, POISON, UNWRITTEN, SimulatedDevice
 
 
 def copied(device: SimulatedDevice, tensor: torch.Tensor, *after: Any) -> tuple[torch.Tensor, Any]:

@@ -12,9 +12,8 @@ from typing import get_args
 import pytest
 
 from impl import errors
-from impl.checkpointing.ownership import Ownership
-from impl.inspection.examine import State
-from impl.inspection.survey import Survey
+from impl.checkpoint import Ownership
+from impl.inspection import State, Survey
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

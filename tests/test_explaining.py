@@ -11,19 +11,18 @@ from typing import Any
 
 import pytest
 
-from impl.ledger import Ledger
+from impl import Ledger
 from interleavings.command_line import main
-from interleavings.conformance.pages import explain
+from interleavings.conformance import explain
+from interleavings.correspondence import Coverage
+from interleavings.correspondence.refinement import DURABLE_LATER
 from interleavings.errors import TraceUnreadable
 from interleavings.exploring import explore
-from interleavings.follower import Coverage
-from interleavings.page import Page, PageStep, Standing, html_of
-from interleavings.refinement.vocabulary import DURABLE_LATER
-from interleavings.result import Failure
+from interleavings.report import Page, PageStep, Standing, html_of
+from interleavings.runtime import KINDS, Failure, Step, Trace
 from interleavings.scenarios import CONTROLS, SCENARIOS
-from interleavings.trace import KINDS, Step, Trace
-from spec.catalogue import all_variants
-from spec.checks import check_variant
+from spec.command import check_variant
+from spec.machines import all_variants
 
 HOSTILE = """</title></style><script>alert("1")</script><img src=x onerror='alert(2)'>&amp;"' \u202e"""
 
@@ -227,10 +226,9 @@ def fifo_trace_of(name: str, longest: int | None = None) -> Trace:
 
     To its first publication, or, where that is given, so many steps and not beyond its end.
     """
-    from interleavings.describe import describe_choice
-    from interleavings.forbidden import Fence
-    from interleavings.run import Rules
-    from interleavings.setting import Setting, look, paused_collection
+    from interleavings.report import describe_choice
+    from interleavings.runtime import Fence, Rules
+    from interleavings.search import Setting, look, paused_collection
 
     scenario = {**SCENARIOS, **CONTROLS}[name]
     coverage = Coverage()

@@ -210,7 +210,7 @@ async def two_turnstiles() -> None:
 def test_a_library_can_say_what_its_own_waits_are_for_and_who_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a future that some class keeps the explorer knows the name at most; the circle needs the holders."""
     assert "circle" not in failure_of(two_turnstiles).details
-    monkeypatch.setattr("interleavings.waits._EXPLAINED", {})
+    monkeypatch.setattr("interleavings.runtime.waits._EXPLAINED", {})
     register_wait(Turnstile.pass_through, lambda held: Wait("the turnstile", [held["self"].holder]))
     failure = failure_of(two_turnstiles)
     blocked = {entry["task"]: entry for entry in failure.details["blocked"]}

@@ -15,8 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from interleavings import ExplorerUsageError, Result, Subject, Trace, emit, explore, replay
-from interleavings.forbidden import Fence
-from interleavings.identical import Identical
+from interleavings.runtime import Fence, Identical
 
 Program = Callable[[], Subject]
 

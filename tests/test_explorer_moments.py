@@ -9,7 +9,7 @@ import pytest
 
 from interleavings import Subject, explore
 from interleavings.errors import ExplorerUsageError
-from interleavings.moments import Moment, plain
+from interleavings.runtime import Moment, plain
 
 
 def watching(limit: float, horizon: float | None, late: bool = False) -> Callable[[], Subject]:

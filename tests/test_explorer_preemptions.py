@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from interleavings import ExplorerUsageError, Subject, explore, replay
-from interleavings.forbidden import Fence
-from interleavings.run import Rules
-from interleavings.setting import Setting, look, paused_collection
+from interleavings.runtime import Fence, Rules
+from interleavings.search import Setting, look, paused_collection
 
 _MOST_SCHEDULES = 3_000
 

@@ -56,7 +56,7 @@ class TestInAClass:
         await asyncio.gather(*(asyncio.sleep(0) for _ in range(tasks)))
 
 async def test_ordinary_async_test_keeps_its_own_loop():
-    assert type(asyncio.get_running_loop()).__module__ != "interleavings.loop"
+    assert type(asyncio.get_running_loop()).__module__ != "interleavings.runtime.loop"
 """
 
 

@@ -22,7 +22,7 @@ import pytest
 
 from interleavings import ExplorerUsageError, explore, register_walker
 from interleavings.errors import Unwalkable
-from interleavings.walkers import Walk
+from interleavings.state import Walk
 
 
 def read(value: Any, *, declared: bool = False) -> list[Any]:

@@ -15,7 +15,8 @@ from explorer_programs import PROGRAMS, barrier_subject
 from explorer_scripts import NAMES, gathered
 from jumping_clock import VirtualTimeLoop
 
-from interleavings import Result, Subject, explore, readers
+from interleavings import Result, Subject, explore
+from interleavings.state import readers
 
 ENUMERABLE: dict[str, Callable[[], Any]] = {
     **{name: program for name, program in PROGRAMS.items() if name not in ("threads", "completion_order")},

@@ -12,7 +12,9 @@ import pytest
 from explorer_wild_scripts import OPERATIONS, Wild, wild_program, wild_scripts
 from test_explorer_soundness import LoopWithoutThreads, stock_outcome
 
-from interleavings import Subject, explore, readers, replay, search, walkers
+from interleavings import Subject, explore, replay
+from interleavings.search import pruned as search
+from interleavings.state import readers, walkers
 
 LARGEST = 120
 """States of the largest program that is compared; its schedules are then enumerated up to five times as many."""

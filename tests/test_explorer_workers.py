@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 from explorer_programs import PROGRAMS, barrier_subject, lost_update_checked
 
-from interleavings import ExplorerUsageError, Result, Subject, explore, team
+from interleavings import ExplorerUsageError, Result, Subject, explore
 from interleavings.command_line import main
-from interleavings.fingerprint import reading_of
-from interleavings.follower import Coverage
+from interleavings.correspondence import Coverage
+from interleavings.search.parallel import team
+from interleavings.state import reading_of
 
 
 def found(result: Result) -> tuple[Any, ...]:

@@ -20,6 +20,7 @@ from naive_ledger import NaiveLedger
 
 from impl import (
     Admission,
+    Batch,
     BufferSnapshot,
     CheckpointBarrier,
     Cut,
@@ -31,9 +32,7 @@ from impl import (
     Slot,
     SparePool,
 )
-from impl.group_index import GroupIndex
-from impl.loader import Batch
-from impl.pending_groups import PendingGroups
+from impl.run import GroupIndex, PendingGroups
 
 Operation = tuple[str, int, int, int]
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from interleavings.command_line import main as interleavings
 from proofs.checks import BoundedOutcome
+from proofs.claims import ARGUMENTS
 from proofs.command_line import document as of_proofs
-from proofs.discharging import Outcome, Refuted, Unknown
-from proofs.inductions import ARGUMENTS
-from spec.catalogue import MACHINES, variant_named
-from spec.checks import check_machine, check_variant
-from spec.command_line import _combined
+from proofs.solver import Outcome, Refuted, Unknown
+from spec.command import check_machine, check_variant
+from spec.command.command_line import _combined
+from spec.machines import MACHINES, variant_named
 
 PAGE = (Path(__file__).parent.parent / "docs" / "changing-the-protocol.md").read_text(encoding="utf-8")
 

@@ -12,7 +12,7 @@ import pytest
 from golden_runs import GOLDEN, RUNS, digests, fresh, restored_state
 
 from impl.__main__ import main as impl_main
-from interleavings.validation import validate
+from interleavings.correspondence.validation import validate
 
 pytestmark = [
     pytest.mark.usefixtures("quiet_library"),

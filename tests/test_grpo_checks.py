@@ -26,8 +26,7 @@ from examples.grpo.killing import status_of
 from examples.grpo.outcome import Lived, Occupancy, Outcome, Step
 from examples.grpo.setting import CHECKPOINTS, Setting
 from impl import Key
-from impl.demo.audit import Audit
-from impl.demo.lives import Death, Kill
+from impl.demo import Audit, Death, Kill
 
 SETTING = Setting(rows=4, broken_every=4, epochs=1, prompts_per_step=2, staleness=1)
 KEYS = [Key(0, row) for row in range(4)]

@@ -21,12 +21,12 @@ from loop_turns import HANG_SECONDS
 from naive_controller import SkewedController
 from run_situations import forge
 
+from impl import Admission, BarrierReentered, CheckpointCorrupt, InvariantViolated, WouldBlock
 from impl.barrier import CheckpointBarrier
-from impl.checkpointer import Checkpointer, PosixFiles
+from impl.checkpoint import Checkpointer
 from impl.controller import Controller, GenerationRequest
-from impl.errors import BarrierReentered, CheckpointCorrupt, InvariantViolated, WouldBlock
-from impl.ledger import Admission
-from impl.samplers import InOrderSampler, SamplerState
+from impl.run.samplers import InOrderSampler, SamplerState
+from impl.store import PosixFiles
 
 PROMPTS, PER_STEP, TRAINER_AT, CURSOR_AT = 40, 4, 7, 6
 #: Every event between asking for the window and the durable image, and the instant before.

@@ -18,11 +18,10 @@ from controller_runs import Record
 
 import interleavings
 from impl import CheckpointBarrier, Checkpointer, Controller, ControllerConfig, InOrderSampler, PromptLoader
-from impl.store.lock import WriterIdentity
-from interleavings.conformance.controller import InlineExecutor
-from interleavings.refinement import owners_of_files
-from interleavings.scenarios.fake_disk import FakeDisk
-from interleavings.scenarios.readings import register_barrier, register_tensors
+from impl.store import WriterIdentity
+from interleavings.conformance import InlineExecutor
+from interleavings.correspondence.refinement import owners_of_files
+from interleavings.scenarios import FakeDisk, register_barrier, register_tensors
 
 PROMPTS, PER_STEP, TRAINER_AT, CURSOR_AT = 40, 4, 7, 6
 DIRECTORY = "/run"

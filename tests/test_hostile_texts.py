@@ -16,8 +16,8 @@ import pytest
 
 from interleavings import explore
 from interleavings.command_line import main
-from interleavings.source_text import SourceRefused, checked, literal, words
-from spec.command_line import main as spec_main
+from interleavings.report import SourceRefused, checked, literal, words
+from spec.command import main as spec_main
 
 ROOT = Path(__file__).resolve().parent.parent
 BOMB = "globals().update(hit=1)"

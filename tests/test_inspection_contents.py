@@ -10,8 +10,8 @@ import pytest
 from controller_runs import Record, new_controller
 from run_situations import NumberTrainer, Run, forge, mixed
 
+from impl import CheckpointCorrupt
 from impl.__main__ import main
-from impl.errors import CheckpointCorrupt
 
 
 def fsck(root: Path, report: Path) -> tuple[int, Any]:

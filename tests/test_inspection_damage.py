@@ -15,8 +15,7 @@ import pytest
 from inspection_damage import DAMAGES, checkpoints, contents, every_kind, recounted, restored
 
 from impl.__main__ import main
-from impl.store.catalogue import listing
-from impl.store.posix_files import PosixFiles
+from impl.store import PosixFiles, listing
 
 #: What only the run itself knows, and no look at a directory can: which run it is, its epochs, torch and trainer.
 OF_THE_RUN = re.compile(

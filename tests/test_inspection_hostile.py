@@ -21,13 +21,12 @@ from rich.console import Console
 from run_situations import Run, forge, saved
 from store_situations import failing_files, new_store, open_store, publish
 
+from impl import CheckpointCorrupt, StoreFailed
 from impl.__main__ import main
-from impl.errors import CheckpointCorrupt, StoreFailed
-from impl.inspection.examine import Readers, examine
-from impl.inspection.survey import bytes_below, survey
-from impl.inspection.watch import Watch, picture
-from impl.store.names import HIGHEST_SEQUENCE, checkpoint_name, folder_of
-from impl.store.posix_files import PosixFiles
+from impl.inspection import Readers, Watch, bytes_below, picture
+from impl.inspection.examine import examine
+from impl.inspection.survey import survey
+from impl.store import HIGHEST_SEQUENCE, PosixFiles, checkpoint_name, folder_of
 
 ROOT = Path(__file__).parent.parent
 

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from impl.__main__ import main
-from impl.demo.lives import plan_kills
-from impl.demo.parent import life
-from impl.demo.setting import CHECKPOINTS, STEPS, TRAINED_LOG
+from impl.demo import CHECKPOINTS, STEPS, TRAINED_LOG, life, plan_kills
 
 KILLS = 20
 

@@ -5,8 +5,8 @@ from collections import Counter
 import hypothesis
 import hypothesis.strategies as st
 
-from impl.checkpointing.ownership import EXAMPLES, HandedOut, Span, balance
-from impl.permutation import EpochOrder
+from impl.checkpoint import EXAMPLES, HandedOut, Span, balance
+from impl.loaders import EpochOrder
 
 OWNERS = ("trained", "dropped", "buffered", "pending", "spare")
 

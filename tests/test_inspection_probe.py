@@ -10,8 +10,7 @@ from store_situations import failing_files
 
 from impl.__main__ import main
 from impl.inspection.probe import probe
-from impl.store.files import Files, Handle
-from impl.store.posix_files import PosixFiles
+from impl.store import Files, Handle, PosixFiles
 
 
 def test_the_probe_holds_on_a_local_file_system_and_leaves_nothing(tmp_path: Path) -> None:

@@ -14,11 +14,12 @@ import pytest
 from run_situations import NumberTrainer, Run, forge, mixed, saved
 from store_situations import failing_files, open_store, publish
 
+from impl import CleancutError
 from impl.__main__ import main
-from impl.errors import CleancutError
+from impl.inspection import Survey
 from impl.inspection.lock_state import lock_state
-from impl.inspection.survey import Survey, survey
-from impl.store.posix_files import PosixFiles
+from impl.inspection.survey import survey
+from impl.store import PosixFiles
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from rich.console import Console
 from run_situations import NumberTrainer, Run, mixed
 
 from impl.__main__ import main
-from impl.inspection.watch import Watch, picture, run_watch
+from impl.inspection import Watch, picture, run_watch
 
 
 def piped() -> Console:

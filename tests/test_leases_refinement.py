@@ -10,16 +10,15 @@ from typing import Any
 import pytest
 from jumping_clock import run_in_virtual_time
 
-import spec.catalogue
+import spec.machines.catalogue
 from impl import Cut, LeaseExpired
 from impl.leases import Asking, Fence, FenceOrder, HostedBarrier, LeaseHost, LeaseTable, Token
+from interleavings.correspondence import Coverage, Remembered
+from interleavings.correspondence.refinement import BarrierTasks, barrier_model, barrier_of_machine, follow_barrier
 from interleavings.errors import Violation
-from interleavings.follower import Coverage, Remembered
-from interleavings.refinement import BarrierTasks, barrier_model, follow_barrier
-from interleavings.refinement.barrier import barrier_of_machine
-from spec.barrier import BarrierScope, barrier
+from spec.machines.barrier import BarrierScope, barrier
 
-REGISTERED_BY = (spec.catalogue,)
+REGISTERED_BY = (spec.machines.catalogue,)
 LEASE, SILENCES, RUNS = 4.0, 3, 60
 SCOPE = BarrierScope(writers=3, rounds=3, checkpointers=2, leases=SILENCES)
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from impl.errors import LeaseExpired, StaleCut, UsageError
+from impl import LeaseExpired, StaleCut, UsageError
 from impl.leases import Asking, Fence, FenceOrder, LeaseTable, Token
 
 

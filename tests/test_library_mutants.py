@@ -13,16 +13,11 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from library_machine import machine_of
 
-from impl.buffer import ReplayBuffer
-from impl.checkpointing import capture
-from impl.controller.progress import Progress
-from impl.ledger import Ledger
-from impl.loader import LoaderState, PromptLoader
-from impl.permits import Permit, PermitPool
-from impl.samplers.step_sampler import StepSampler
-from impl.slots import Claim
-from impl.spare_pool import SparePool
-from impl.tensor_plane import TensorPlane
+from impl import Claim, Ledger, LoaderState, Permit, PromptLoader, ReplayBuffer, SparePool, TensorPlane
+from impl.checkpoint import capture
+from impl.controller import Progress
+from impl.run import PermitPool
+from impl.run.samplers import StepSampler
 
 # Faults that a save would refuse by itself are left to the scenarios, the machines and the model to find.
 pytestmark = pytest.mark.usefixtures("saves_that_do_not_ask")

@@ -16,18 +16,14 @@ from memory_runs import DIRECTORY, SAMPLERS
 from store_situations import writer_identity
 from test_controller_stall import GateInsideSampler
 
+from impl import BarrierReentered, PromptLoader
 from impl.barrier import CheckpointBarrier, asyncio_sections
-from impl.checkpointer import Checkpointer
-from impl.controller import Controller, ControllerConfig
-from impl.controller.rollout_pump import RolloutPump
-from impl.errors import BarrierReentered
-from impl.loader import PromptLoader
-from impl.samplers import InOrderSampler, Sampler, SamplerState, TransactionalSampler
-from impl.samplers.step_sampler import StepSampler
+from impl.checkpoint import Checkpointer
+from impl.controller import Controller, ControllerConfig, RolloutPump
+from impl.run.samplers import InOrderSampler, Sampler, SamplerState, StepSampler, TransactionalSampler
 from interleavings import explore
-from interleavings.result import Result
-from interleavings.scenarios.fake_disk import FakeDisk
-from interleavings.scenarios.readings import register_barrier, register_tensors
+from interleavings.runtime import Result
+from interleavings.scenarios import FakeDisk, register_barrier, register_tensors
 
 ROWS = {"tokens": torch.zeros(1, 1, dtype=torch.uint8)}
 

@@ -27,7 +27,7 @@ from impl import (
     StaleCut,
     UsageError,
 )
-from impl.permutation import EpochOrder
+from impl.loaders import EpochOrder
 
 ROOT = Path(__file__).parent.parent
 PINNED = (

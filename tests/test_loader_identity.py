@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from impl import PromptLoader, UsageError
-from impl.dataset_identity import dataset_digest
+from impl.loaders import dataset_digest
 
 
 def digest(rows: list[Any], fingerprint: str | None = None) -> str:
@@ -42,7 +42,7 @@ def test_rows_cannot_run_into_each_other() -> None:
 
 
 SETS = """
-from impl.dataset_identity import dataset_digest
+from impl.loaders.dataset_identity import dataset_digest
 print(dataset_digest([{"tags": {"x", "y", "z", "w"}}, frozenset("abcdef"), b"raw", (1, 2), 1 + 2j], None))
 """
 

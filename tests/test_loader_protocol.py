@@ -27,7 +27,7 @@ from impl import (
     steps,
 )
 from impl.inspection.survey import survey
-from impl.store.posix_files import PosixFiles
+from impl.store import PosixFiles
 
 
 class OwnLoader:

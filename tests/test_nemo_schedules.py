@@ -6,7 +6,7 @@ import pytest
 
 import interleavings
 from impl.nemo import DataPlaneCheckpointBarrier
-from interleavings.scenarios.readings import register_barrier
+from interleavings.scenarios import register_barrier
 
 
 async def program() -> None:

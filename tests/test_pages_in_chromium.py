@@ -12,9 +12,9 @@ import pytest
 
 from cleancut.report import page as report_page
 from interleavings import explore
-from interleavings.conformance.pages import explain
-from spec.catalogue import all_variants
-from spec.checks import check_variant
+from interleavings.conformance import explain
+from spec.command import check_variant
+from spec.machines import all_variants
 
 pytestmark = pytest.mark.chromium
 

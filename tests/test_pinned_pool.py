@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from impl.errors import UsageError
-from impl.pinned_pool import Lease, PinnedPool
+from impl import UsageError
+from impl.rows import Lease, PinnedPool
 
 
 def pool_of(limit: int, made: list[int] | None = None) -> PinnedPool:

@@ -11,10 +11,9 @@ import pytest
 import torch
 from memory_files import MemoryFiles, captured, commit
 
+from impl import CommittedTensorModified, TensorPlane
 from impl.barrier import CheckpointBarrier
-from impl.errors import CommittedTensorModified
-from impl.tensor_plane import TensorPlane
-from impl.torch_cuda_device import CudaDevice
+from impl.rows import CudaDevice
 
 BYTES, VALUE = 8, 7
 

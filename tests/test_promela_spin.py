@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 from spin_runs import BREADTH_FIRST, OPTIMIZED, SpinRun, run_spin
 
-from spec.catalogue import MACHINES, all_variants, scopes_named
-from spec.machine import Variant
-from spec.promela import export_promela
-from spec.reference_engine import search
-from spec.scopes import MEDIUM, SMALL, Pinned, Scope
+from spec.engines import search
+from spec.exports.promela import export_promela
+from spec.language import Variant
+from spec.machines import MACHINES, MEDIUM, SMALL, Pinned, Scope, all_variants, scopes_named
 
 pytestmark = pytest.mark.needs("spin")
 

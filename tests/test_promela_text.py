@@ -9,14 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec.catalogue import MACHINES, all_variants, scopes_named
-from spec.command_line import main
-from spec.machine import ModelFault, Variable
-from spec.promela import export_promela
-from spec.promela.layout import WIDTH, Group, Piece, flat, lines
-from spec.promela.names import ValueNames
-from spec.promela.simultaneous import one_by_one
-from spec.scopes import SMALL, Scope
+from spec.command import main
+from spec.exports.promela import WIDTH, Group, Piece, ValueNames, export_promela, flat, lines, one_by_one
+from spec.language import ModelFault, Variable
+from spec.machines import MACHINES, SMALL, Scope, all_variants, scopes_named
 
 EVERY_SMALL_SCOPE = [
     pytest.param(machine, scope, id=f"{machine}-{name}")

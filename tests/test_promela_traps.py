@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from spin_runs import BREADTH_FIRST, run_spin
 
-from spec.expression import Value, all_of, each, not_, put, total, where
-from spec.machine import Machine, Progress
-from spec.promela import export_promela
-from spec.reference_engine import search
+from spec.engines import search
+from spec.exports.promela import export_promela
+from spec.language import Machine, Progress, Value, all_of, each, not_, put, total, where
 
 pytestmark = pytest.mark.needs("spin")
 

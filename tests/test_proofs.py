@@ -7,19 +7,16 @@ import json
 import pytest
 from proof_outcomes import outcomes_of
 
-import spec.catalogue
+import spec.machines.catalogue
 from proofs import command_line, report
-from proofs.bounded import Trace
 from proofs.checks import BoundedOutcome, short_variants, trace_of
+from proofs.claims import ARGUMENTS
 from proofs.command_line import document, main
-from proofs.contract_runs import SECONDS
-from proofs.contracts import CONTRACTS
-from proofs.discharging import Outcome, Refuted, Unknown
-from proofs.inductions import ARGUMENTS
-from proofs.wrong_versions import WRONG_VERSIONS
-from spec.catalogue import variant_named
+from proofs.contracts import CONTRACTS, SECONDS, WRONG_VERSIONS
+from proofs.solver import Outcome, Refuted, Trace, Unknown
+from spec.machines import variant_named
 
-REGISTERED_BY = (spec.catalogue,)
+REGISTERED_BY = (spec.machines.catalogue,)
 
 
 @pytest.fixture

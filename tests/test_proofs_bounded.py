@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-import spec.catalogue
-from proofs.bounded import GaveUp, NoTrace, Trace, TraceDoesNotReplay, require_violation, shortest_trace
-from spec.barrier import barrier
-from spec.catalogue import all_variants, scopes_named
-from spec.cut import cut
-from spec.scopes import SMALL
+import spec.machines.catalogue
+from proofs.solver import GaveUp, NoTrace, Trace, TraceDoesNotReplay, require_violation, shortest_trace
+from spec.machines import SMALL, all_variants, scopes_named
+from spec.machines.barrier import barrier
+from spec.machines.cut import cut
 
-REGISTERED_BY = (spec.catalogue,)
+REGISTERED_BY = (spec.machines.catalogue,)
 LONGEST_HERE = 6
 """Longer ones are searched by `make prove` and, from 9 steps on, by bench/solver.py."""
 

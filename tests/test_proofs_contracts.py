@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proofs.checks import contracts_checked
-from proofs.contract_runs import ContractOutcome, is_refuted, outcome_of, understood
-from proofs.contracts import CONTRACTS
-from proofs.wrong_versions import WRONG_VERSIONS, Wrong
+from proofs.contracts import CONTRACTS, WRONG_VERSIONS, ContractOutcome, Wrong, is_refuted, outcome_of, understood
 
 SOON = 3
 """Seconds of processor time for each run here; `make prove` gives more."""
@@ -16,14 +14,14 @@ SOON = 3
 @pytest.mark.parametrize("wrong", WRONG_VERSIONS, ids=lambda wrong: wrong.called)
 def test_every_wrong_version_is_refuted(wrong: Wrong) -> None:
     """A contract that lets a wrong version pass sees nothing."""
-    outcome = outcome_of(wrong.called, "proofs.wrong_versions", SOON)
+    outcome = outcome_of(wrong.called, "proofs.contracts.wrong_versions", SOON)
     assert is_refuted(outcome), outcome.said
 
 
 @pytest.mark.parametrize("name", ["subtraction_leaves_one_owner", "member_stays_inside"])
 def test_a_contract_that_is_kept_is_bounded_and_not_proved(name: str) -> None:
     """At best every path of small inputs was followed."""
-    outcome = outcome_of(name, "proofs.contracts", SOON)
+    outcome = outcome_of(name, "proofs.contracts.functions", SOON)
     assert outcome.verdict == "bounded"
     assert outcome.said.startswith("no counterexample")
 
@@ -60,6 +58,6 @@ def test_another_exception_than_that_of_the_contract_is_no_refutation() -> None:
 def test_a_wrong_version_that_is_not_refuted_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the contract that failed then."""
     kept = [ContractOutcome("f", "bounded", "no counterexample on any path", 0.1)]
-    monkeypatch.setattr("proofs.contract_runs.contracts_held", lambda **_: kept)
-    monkeypatch.setattr("proofs.contract_runs.wrong_versions_refuted", lambda **_: kept)
+    monkeypatch.setattr("proofs.contracts.runs.contracts_held", lambda **_: kept)
+    monkeypatch.setattr("proofs.contracts.runs.wrong_versions_refuted", lambda **_: kept)
     assert [(o.kind, o.verdict) for o in contracts_checked()] == [("contract", "bounded"), ("wrong version", "fails")]

@@ -8,15 +8,14 @@ from functools import cache
 import pytest
 from model_states import reachable
 
-import spec.catalogue
-from proofs.evaluation import Relation, Statement
-from proofs.inductions import ARGUMENTS
-from proofs.terms import NUMBERS
-from spec.barrier import barrier
-from spec.cut import cut
-from spec.scopes import SMALL
+import spec.machines.catalogue
+from proofs.claims import ARGUMENTS
+from proofs.solver import NUMBERS, Relation, Statement
+from spec.machines import SMALL
+from spec.machines.barrier import barrier
+from spec.machines.cut import cut
 
-REGISTERED_BY = (spec.catalogue,)
+REGISTERED_BY = (spec.machines.catalogue,)
 MACHINES = (barrier, cut)
 WHOLE, SAMPLED = 500, 4_000
 """Up to so many states every one is looked at; of larger scopes some, and of still larger ones none."""

@@ -10,22 +10,40 @@ import z3
 from model_states import reachable
 from proof_outcomes import outcomes_of
 
-import spec.catalogue
-from proofs import barrier_exclusion, barrier_progress, cut_bounds
-from proofs.barrier_exclusion import open_cut_heads_the_queue
-from proofs.conjuncts import about
-from proofs.counting import laws
-from proofs.discharging import Proved, Refuted, Unknown, allowed_by_the_laws, discharge
-from proofs.inductions import ARGUMENTS, foundations
-from proofs.obligations import Definition, Obligation, Question, assumed, obligations_of
-from proofs.ranking import Height, enabled_somewhere, obligation_of_height
-from proofs.symbols import SymbolicState
-from proofs.terms import NUMBERS, Terms
-from spec.barrier import BarrierScope, barrier
-from spec.expression import Symbol
-from spec.scopes import LARGE, MEDIUM, SMALL
+import spec.machines.catalogue
+from proofs.claims import (
+    ARGUMENTS,
+    barrier_exclusion,
+    barrier_progress,
+    cut_bounds,
+    foundations,
+    open_cut_heads_the_queue,
+)
+from proofs.solver import (
+    NUMBERS,
+    Definition,
+    Height,
+    Obligation,
+    Proved,
+    Question,
+    Refuted,
+    SymbolicState,
+    Terms,
+    Unknown,
+    about,
+    allowed_by_the_laws,
+    assumed,
+    discharge,
+    enabled_somewhere,
+    laws,
+    obligation_of_height,
+    obligations_of,
+)
+from spec.language import Symbol
+from spec.machines import LARGE, MEDIUM, SMALL
+from spec.machines.barrier import BarrierScope, barrier
 
-REGISTERED_BY = (spec.catalogue,)
+REGISTERED_BY = (spec.machines.catalogue,)
 LARGEST_ENUMERATED = 2_500
 SOON, AT_LAST = 1_500, 600_000
 """Milliseconds for the solver: where nothing is found and none is wanted, and where a state that refutes is found in
@@ -189,7 +207,7 @@ def test_a_false_law_of_counting_is_found(monkeypatch):
     def none_is_nothing(terms, members):
         return [*laws(terms, members), *(t.unknown >= 1 for t in terms.tallies.values() if not t.outer)]
 
-    monkeypatch.setattr("proofs.obligations.laws", none_is_nothing)
+    monkeypatch.setattr("proofs.solver.obligations.laws", none_is_nothing)
     (argument,) = [a for a in ARGUMENTS if name_of(a) == "exclusion"]
     assert contradicted(argument, 100_000)
 

@@ -7,9 +7,8 @@ import itertools
 import pytest
 import z3
 
-from proofs.counting import laws, no_more_than
-from proofs.terms import Terms, Untranslatable
-from spec.expression import Domain, Symbol, SymbolicVector, all_of, any_of, count, each, put, total, where
+from proofs.solver import Terms, Untranslatable, laws, no_more_than
+from spec.language import Domain, Symbol, SymbolicVector, all_of, any_of, count, each, put, total, where
 
 PROMPTS = Domain("prompts", None)
 VECTOR = SymbolicVector("variable", PROMPTS, "v")

@@ -23,21 +23,17 @@ import pytest
 from inspection_damage import every_kind, replaced, seal
 from run_situations import Run
 
-from impl.accounts import CHUNK, AccountsSnapshot
-from impl.checkpointing import ownership
-from impl.checkpointing.ownership import HandedOut, Span, balance
-from impl.errors import CheckpointCorrupt, CleancutError
-from impl.inspection.survey import bytes_below, survey
-from impl.inspection.unchanged import fingerprint
-from impl.permutation import EpochOrder
-from impl.store import strict_json
-from impl.store.manifest import TensorRecord
-from impl.store.posix_files import PosixFiles
-from impl.store.tensor_format import stored_form
+from impl import AccountsSnapshot, CheckpointCorrupt, CleancutError
+from impl.checkpoint import HandedOut, Span, balance, ownership
+from impl.inspection import bytes_below, fingerprint
+from impl.inspection.survey import survey
+from impl.loaders import EpochOrder
+from impl.run import CHUNK
+from impl.store import PosixFiles, TensorRecord, stored_form, strict_json
+from interleavings.correspondence.validation import HandedOut as HandedOutInTrace
+from interleavings.correspondence.validation import validate
 from interleavings.errors import TraceUnreadable as ScheduleUnreadable
-from interleavings.trace import read_document
-from interleavings.validation import validate
-from interleavings.validation.live_prompts import HandedOut as HandedOutInTrace
+from interleavings.runtime import read_document
 
 #: Lines of Python for each byte of a document, and bytes of memory.
 LINES_A_BYTE = 16

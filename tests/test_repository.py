@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("spec", "impl", "interleavings", "proofs", "cleancut")
+PACKAGES = ("spec", "impl", "interleavings", "proofs", "cleancut", "cleancut_leaf")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 INSTALLED_EXTRAS = ("torch", "proofs", "dev")
 

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from impl import CheckpointIncompatible, InvariantViolated, Key, Slot, StaleCut, UsageError
 from impl.barrier import CheckpointBarrier
-from impl.errors import CheckpointIncompatible, InvariantViolated, StaleCut, UsageError
-from impl.keys import Key
-from impl.samplers import (
+from impl.run.samplers import (
     InOrderSampler,
     ReadyFirstSampler,
     Sampler,
@@ -20,7 +19,6 @@ from impl.samplers import (
     WeightFifoSampler,
     WindowedSampler,
 )
-from impl.slots import Slot
 
 
 def index(slots: Sequence[Slot]) -> dict[int, Slot]:

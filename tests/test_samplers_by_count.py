@@ -10,12 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loop_turns import turns
 
+from impl import CheckpointIncompatible, InvariantViolated, Key, Slot, UsageError
 from impl.barrier import CheckpointBarrier
-from impl.errors import CheckpointIncompatible, InvariantViolated, UsageError
-from impl.keys import Key
-from impl.samplers import ReadyFirstSampler, SamplerState, WeightFifoSampler
-from impl.samplers.counted_gate import CountedGateSampler
-from impl.slots import Slot
+from impl.run.samplers import CountedGateSampler, ReadyFirstSampler, SamplerState, WeightFifoSampler
 
 BOTH = [WeightFifoSampler, ReadyFirstSampler]
 Kind = type[WeightFifoSampler] | type[ReadyFirstSampler]

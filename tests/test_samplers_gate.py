@@ -8,7 +8,7 @@ import pytest
 from loop_turns import turns
 
 from impl.barrier import CheckpointBarrier
-from impl.samplers import InOrderSampler
+from impl.run.samplers import InOrderSampler
 
 
 async def shut_sampler(lookahead: int = 0) -> InOrderSampler:

@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jumping_clock import run_in_virtual_time
 
+from impl import PromptLoader, RunStalled
 from impl.barrier import CheckpointBarrier
 from impl.controller import Controller, ControllerConfig, GenerationRequest, RunReport
-from impl.errors import RunStalled
-from impl.loader import PromptLoader
-from impl.samplers import InOrderSampler, ReadyFirstSampler, Sampler, WeightFifoSampler, WindowedSampler
+from impl.run.samplers import InOrderSampler, ReadyFirstSampler, Sampler, WeightFifoSampler, WindowedSampler
 
 #: How many batches of data there are.
 BATCHES = 8

@@ -10,19 +10,23 @@ from typing import Any
 
 import pytest
 
-from impl.barrier import asyncio_sections, detached
-from impl.barrier.cut import Detachment, Held, Named, chain, links, outer_sections
-from impl.barrier.front_end import BarrierFrontEnd
-from impl.buffer import ReplayBuffer
-from impl.controller.generation import Generation
-from impl.controller.progress import Progress
-from impl.controller.saves import SaveSchedule
-from impl.controller.supervisor import RunTask, Supervisor
-from impl.controller.watchdog import Watchdog
-from impl.samplers import InOrderSampler, WindowedSampler
+from impl import ReplayBuffer
+from impl.barrier import (
+    BarrierFrontEnd,
+    Detachment,
+    Held,
+    Named,
+    asyncio_sections,
+    chain,
+    detached,
+    links,
+    outer_sections,
+)
+from impl.controller import Generation, Progress, RunTask, SaveSchedule, Supervisor, Watchdog
+from impl.run.samplers import InOrderSampler, WindowedSampler
 from interleavings import explore
-from interleavings.follower import Coverage
-from interleavings.result import Failure
+from interleavings.correspondence import Coverage
+from interleavings.runtime import Failure
 from interleavings.scenarios import scenario_named
 
 # Faults that a save would refuse by itself are left to the scenarios, the machines and the model to find.

@@ -12,23 +12,18 @@ from typing import Any
 
 import pytest
 
-from impl.barrier.admission import ENDED, AdmissionCore
-from impl.barrier.asyncio_sections import MutationSection
-from impl.checkpointer import Checkpointer
-from impl.checkpointing import artifacts
-from impl.checkpointing import documents as doc
-from impl.checkpointing.capture import Anchor
-from impl.checkpointing.ledger_documents import accounts_document, ledger_document
-from impl.controller.progress import Progress
-from impl.controller.saves import SaveSchedule
-from impl.store.reader import CheckpointReader
+from impl.barrier import ENDED, AdmissionCore, MutationSection
+from impl.checkpoint import Anchor, Checkpointer, accounts_document, artifacts, ledger_document
+from impl.checkpoint import documents as doc
+from impl.controller import Progress, SaveSchedule
+from impl.store import CheckpointReader
 from interleavings import explore
-from interleavings.follower import Coverage, EventlessFollower, Remembered
-from interleavings.refinement import cut_model
-from interleavings.result import Failure
+from interleavings.correspondence import Coverage, EventlessFollower, Remembered
+from interleavings.correspondence.refinement import cut_model
+from interleavings.runtime import Failure
 from interleavings.scenarios import SCENARIOS, scenario_named
 from interleavings.scenarios.whole_run import whole_run
-from spec.cut import CutScope
+from spec.machines.cut import CutScope
 
 # Faults that a save would refuse by itself are left to the scenarios, the machines and the model to find.
 pytestmark = pytest.mark.usefixtures("saves_that_do_not_ask")

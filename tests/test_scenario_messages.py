@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from impl.barrier.admission import AdmissionCore, Ticket
-from impl.ledger import Ledger, LedgerSnapshot
+from impl import Ledger, LedgerSnapshot
+from impl.barrier import AdmissionCore, Ticket
 from interleavings import Trace
 from interleavings.command_line import FAILS, main
-from interleavings.refinement.words import MachineWords
-from spec.barrier import BarrierScope
-from spec.barrier import barrier as machine
+from interleavings.correspondence.refinement import MachineWords
+from spec.machines.barrier import BarrierScope
+from spec.machines.barrier import barrier as machine
 
 # Faults that a save would refuse by itself are left to the scenarios, the machines and the model to find.
 pytestmark = pytest.mark.usefixtures("saves_that_do_not_ask")

@@ -12,17 +12,13 @@ from typing import Any
 
 import pytest
 
-from impl.barrier.admission import AdmissionCore, Ticket
-from impl.buffer import ReplayBuffer
-from impl.controller.generation import Generation
-from impl.controller.rollout_pump import RolloutPump
-from impl.ledger import Ledger, LedgerSnapshot
-from impl.spare_pool import SparePool
+from impl import Ledger, LedgerSnapshot, ReplayBuffer, SparePool
+from impl.barrier import AdmissionCore, Ticket
+from impl.controller import Generation, RolloutPump
 from interleavings import explore
-from interleavings.follower import Coverage, Event, Follower, Remembered, Stutter
-from interleavings.result import Result
+from interleavings.correspondence import Coverage, Event, Follower, Remembered, Stutter
+from interleavings.runtime import Result, fresh_subject
 from interleavings.scenarios import CONTROLS, SCENARIOS, scenario_named
-from interleavings.subject import fresh_subject
 
 # Faults that a save would refuse by itself are left to the scenarios, the machines and the model to find.
 pytestmark = pytest.mark.usefixtures("saves_that_do_not_ask")
@@ -329,7 +325,7 @@ def test_every_event_the_library_emits_is_named_on_the_refinement_page() -> None
     from pathlib import Path
 
     import impl
-    from interleavings import refinement
+    from interleavings.correspondence import refinement
 
     known = refinement.BARRIER_EVENTS | refinement.CUT_EVENTS | refinement.FIGURE_EVENTS
     emitted: set[str] = set()

@@ -15,30 +15,16 @@ from typing import Any
 
 import pytest
 
+from impl import BufferSnapshot, Ledger, LedgerSnapshot, LoaderState, PromptLoader, ReplayBuffer
 from impl.barrier import CheckpointBarrier
-from impl.buffer import ReplayBuffer
-from impl.checkpointing import capture
-from impl.checkpointing.restoring import Plan
-from impl.checkpointing.save_log import SaveLog
-from impl.checkpointing.writer_thread import WriterThread
-from impl.ledger import Ledger, LedgerSnapshot
-from impl.loader import LoaderState, PromptLoader
-from impl.slots import BufferSnapshot
-from impl.store import durable_file, staging
-from impl.store.checkpoint_store import CheckpointStore
+from impl.checkpoint import Plan, SaveLog, WriterThread, capture
+from impl.store import CheckpointStore, durable_file, staging
 from interleavings import explore, replay
 from interleavings.command_line import main
-from interleavings.follower import Coverage
-from interleavings.forbidden import Fence
-from interleavings.result import Failure
-from interleavings.run import Rules, is_a_fault
-from interleavings.scenarios import scenario_named
-from interleavings.scenarios.crash_images import Tree
-from interleavings.scenarios.fake_disk import FakeDisk
-from interleavings.scenarios.lives import EMPTY, Model
-from interleavings.scenarios.survivors import Survivors, checkpoints_in
-from interleavings.scenarios.whole_run import DIRECTORY
-from interleavings.setting import Setting, look, paused_collection
+from interleavings.correspondence import Coverage
+from interleavings.runtime import Failure, Fence, Rules, is_a_fault
+from interleavings.scenarios import DIRECTORY, EMPTY, FakeDisk, Model, Survivors, Tree, checkpoints_in, scenario_named
+from interleavings.search import Setting, look, paused_collection
 
 # Faults that a save would refuse by itself are left to the scenarios, the machines and the model to find.
 pytestmark = pytest.mark.usefixtures("saves_that_do_not_ask")
@@ -203,7 +189,7 @@ def test_a_save_that_begins_before_the_one_before_has_ended_is_found(monkeypatch
         def release(self) -> None:
             pass
 
-    from impl.checkpointing import checkpointer
+    from impl.checkpoint import checkpointer
 
     original = checkpointer.Checkpointer.__init__
 

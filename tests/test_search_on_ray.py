@@ -29,14 +29,16 @@ import ray_programs  # noqa: E402
 from compiled_agreement import expect_same  # noqa: E402
 
 from impl.ray import actor  # noqa: E402
-from interleavings import ExplorerUsageError, Result, explore, on_ray  # noqa: E402
-from interleavings.follower import Coverage  # noqa: E402
+from interleavings import ExplorerUsageError, Result, explore  # noqa: E402
+from interleavings.correspondence import Coverage  # noqa: E402
 from interleavings.scenarios import scenario_named  # noqa: E402
-from spec import engines, reference_engine  # noqa: E402
-from spec import on_ray as spec_on_ray  # noqa: E402
-from spec.catalogue import MACHINES, UnknownName, scopes_named, variant_named  # noqa: E402
-from spec.compiled import engine  # noqa: E402
+from interleavings.search.parallel import on_ray  # noqa: E402
 from spec.engines import Options  # noqa: E402
+from spec.engines import choice as engines  # noqa: E402
+from spec.engines import ray_shards as spec_on_ray  # noqa: E402
+from spec.engines import reference as reference_engine  # noqa: E402
+from spec.engines.compiled import engine  # noqa: E402
+from spec.machines import MACHINES, UnknownName, scopes_named, variant_named  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 PROCESSORS = 6

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from examples.sharded_trainer import RankFailed, ShardedTrainer, run
-from impl.store.directory import DirectoryWriter
+from impl.store import DirectoryWriter
 
 ROOT = Path(__file__).parent.parent
 PROMPTS = 24

@@ -16,8 +16,7 @@ from typing import Any
 
 import pytest
 
-from spec.catalogue import MACHINES
-from spec.scopes import SMALL
+from spec.machines import MACHINES, SMALL
 
 ROOT = Path(__file__).parent.parent
 SITE = ROOT / "docs" / "site"

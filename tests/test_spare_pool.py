@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from impl import (
+    Batch,
+    CheckpointCorrupt,
+    ForeignCut,
+    InvariantViolated,
+    Key,
+    Ledger,
+    PromptLoader,
+    Spare,
+    SparePool,
+    StaleCut,
+    UsageError,
+)
 from impl.barrier import CheckpointBarrier, Cut
-from impl.errors import CheckpointCorrupt, ForeignCut, InvariantViolated, StaleCut, UsageError
-from impl.keys import Key
-from impl.ledger import Ledger
-from impl.loader import Batch, PromptLoader
-from impl.spare_pool import Spare, SparePool
 
 
 def batch(*rows: int) -> Batch:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 from model_states import path, reachable
 
-from spec.catalogue import MACHINES
-from spec.cut import CutScope, cut
-from spec.cut.state import ADMITTED, DROPPED, READY, RESERVED, UNREADY
-from spec.scopes import SMALL
+from spec.machines import MACHINES, SMALL
+from spec.machines.cut import ADMITTED, DROPPED, READY, RESERVED, UNREADY, CutScope, cut
 
 ALL_ACTIONS = [(name, action) for name in ("barrier", "cut", "store") for action in MACHINES[name].actions]
 

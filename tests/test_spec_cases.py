@@ -13,14 +13,24 @@ from typing import Any
 import pytest
 from model_states import path
 
-from spec.cut import WINDOWED, CutScope, cut
-from spec.cut.state import CLAIMED, DROPPED, NO_ACCOUNT, READY, RESERVED, TRAINED, WRITING, parked
-from spec.cut.training import claim, eligible
-from spec.expression import any_of, count, each, where
-from spec.machine import Machine
-from spec.model import Model, Step
-from spec.reference_engine import search
-from spec.scopes import SMALL
+from spec.engines import search
+from spec.language import Machine, Model, Step, any_of, count, each, where
+from spec.machines import SMALL
+from spec.machines.cut import (
+    CLAIMED,
+    DROPPED,
+    NO_ACCOUNT,
+    READY,
+    RESERVED,
+    TRAINED,
+    WINDOWED,
+    WRITING,
+    CutScope,
+    claim,
+    cut,
+    eligible,
+    parked,
+)
 
 SAVE = (
     "request_cut", "open_cut", "read_sampler", "read_loader", "read_pool", "read_buffer", "read_ledger", "read_trainer",

@@ -12,13 +12,13 @@ import pytest
 from model_states import path
 from test_spec_cases import SAVE, altered, small, transitions, verdict
 
-from spec.barrier import DONE, INSIDE, OPEN, BarrierScope, barrier
-from spec.combined import combined
-from spec.cut import CutScope, cut
-from spec.cut import state as cut_state
-from spec.expression import each, where
-from spec.scopes import SMALL
-from spec.store import PUBLISHED, REMOVED, StoreScope, store, superseded, survives_published, valid
+from spec.language import each, where
+from spec.machines import SMALL
+from spec.machines.barrier import DONE, INSIDE, OPEN, BarrierScope, barrier
+from spec.machines.combined import combined
+from spec.machines.cut import CutScope, cut
+from spec.machines.cut import state as cut_state
+from spec.machines.store import PUBLISHED, REMOVED, StoreScope, store, superseded, survives_published, valid
 
 TWO_WRITERS = BarrierScope(writers=2, rounds=2, checkpointers=1, cancellations=1, expiries=1)
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from spec.command_line import main
+from spec.command import main
 
 CHECK_KEYS = {
     "verdict", "complete", "states", "transitions", "depth", "seconds", "properties", "counterexample"

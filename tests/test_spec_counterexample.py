@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from spec.counterexample import TraceStale, concerned, replay, to_document
-from spec.cut import cut
-from spec.reference_engine import search
-from spec.scopes import SMALL
+from spec.command import TraceStale, concerned, replay, to_document
+from spec.engines import search
+from spec.machines import SMALL
+from spec.machines.cut import cut
 
 
 def found(*variants):

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from spec.expression import put
-from spec.machine import Machine, ModelFault, Progress
-from spec.reference_engine import search
+from spec.engines import search
+from spec.language import Machine, ModelFault, Progress, put
 
 
 @dataclass(frozen=True)

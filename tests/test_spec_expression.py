@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from model_states import reachable
 
-from proofs.symbols import SymbolicState, symbolic_step
-from spec.catalogue import MACHINES
-from spec.expression import (
+from proofs.solver import SymbolicState, symbolic_step
+from spec.engines import search
+from spec.language import (
     Domain,
     Symbol,
     SymbolicVector,
@@ -25,8 +25,7 @@ from spec.expression import (
     total,
     where,
 )
-from spec.reference_engine import search
-from spec.scopes import SMALL
+from spec.machines import MACHINES, SMALL
 
 FIVE = Domain("five", 5)
 SQUARES = Vector([0, 1, 4, 9, 16])

@@ -6,14 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from spec.catalogue import MACHINES, all_variants
-from spec.checks import check_machine, check_variant
-from spec.command_line import main
-from spec.cut import CutScope, cut
-from spec.machine import Machine
-from spec.property_table import table
-from spec.reference_engine import search
-from spec.scopes import SMALL, Pinned
+from spec.command import check_machine, check_variant, main, table
+from spec.engines import search
+from spec.language import Machine
+from spec.machines import MACHINES, SMALL, Pinned, all_variants
+from spec.machines.cut import CutScope, cut
 
 NAMED_BY_THE_DESIGN = {
     "cursor_ahead": "one_owner_on_disk",
@@ -178,7 +175,7 @@ def test_a_drift_of_the_counts_says_what_to_do(tmp_path, monkeypatch, capsys):
     assert main(["check", "--machine", "cut", "--scope", "small/one_batch", "--output", str(tmp_path)]) == 3
     shown = " ".join(capsys.readouterr().out.split())
     assert "inconclusive: counts drift in small/one_batch: counted Pinned(" in shown
-    assert "pin the new counts in spec/scopes.py" in shown
+    assert "pin the new counts in spec/machines/scopes.py" in shown
     assert "not complete" not in shown
 
 
@@ -264,5 +261,5 @@ def test_the_backward_check_sees_the_stall_of_a_gate_in_a_slot():
 def test_the_table_of_the_readme_is_the_one_the_machines_give():
     """Property, premise, variants, scopes and lengths stand in the README as they are."""
     text = (Path(__file__).parent.parent / "spec" / "README.md").read_text(encoding="utf-8")
-    stands = text.split("<!-- python -m spec.property_table -->\n")[1].split("\n<!-- end -->")[0]
+    stands = text.split("<!-- python -m spec.command.property_table -->\n")[1].split("\n<!-- end -->")[0]
     assert stands == table()

@@ -11,19 +11,14 @@ import pytest
 from compiled_agreement import reported
 from generated_text import interpreted
 
-from spec import counterexample, reference_engine, symmetry
-from spec.catalogue import MACHINES, all_variants, scopes_named
-from spec.checks import check_machine
-from spec.command_line import main
-from spec.compiled import engine
-from spec.compiled.narrowing import narrowed
-from spec.cut import CutScope
-from spec.engines import Options
-from spec.machine import Machine, ModelFault, Symmetry, Variant
-from spec.model import Model
-from spec.scalar_form import scalar_form
-from spec.scopes import SMALL
-from spec.symmetry import NotSymmetric, Reduction, reduction_of
+from spec.command import check_machine, counterexample, main
+from spec.engines import NotSymmetric, Options, Reduction, reduction_of, symmetry
+from spec.engines import reference as reference_engine
+from spec.engines.compiled import engine
+from spec.language import Machine, Model, ModelFault, Symmetry, Variant, narrowed
+from spec.language.scalar_form import scalar_form
+from spec.machines import MACHINES, SMALL, all_variants, scopes_named
+from spec.machines.cut import CutScope
 
 # Scopes in which some indexes really change places; in the others a search by orbits is the search itself.
 PAIRED = [

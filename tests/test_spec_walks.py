@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spec.barrier import BarrierScope, barrier
-from spec.cut import IN_ORDER, READY_FIRST, WEIGHT_FIFO, WINDOWED, CutScope, cut
-from spec.store import StoreScope, store
+from spec.machines.barrier import BarrierScope, barrier
+from spec.machines.cut import IN_ORDER, READY_FIRST, WEIGHT_FIFO, WINDOWED, CutScope, cut
+from spec.machines.store import StoreScope, store
 
 LARGE = BarrierScope(writers=5, rounds=3, checkpointers=3, cancellations=2, expiries=2, children=1, leases=3)
 STORE = StoreScope(attempts=5, crashes=2, writers=2, lost_locks=1, errors=2, rewinds=1)

@@ -28,7 +28,7 @@ from impl import (
     WindowedSampler,
     steps,
 )
-from impl.samplers import SamplerState
+from impl.run.samplers import SamplerState
 
 ROWS = {"tokens": torch.zeros(2, 3)}
 

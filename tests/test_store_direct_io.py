@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from impl.store.direct_io import ALIGNMENT, LEAST_BYTES, aligned_room, write_past_the_cache
-from impl.store.posix_files import PosixFiles
+from impl.store import ALIGNMENT, LEAST_BYTES, PosixFiles, aligned_room, write_past_the_cache
 
 SIZES = [LEAST_BYTES, LEAST_BYTES + 1, LEAST_BYTES + ALIGNMENT, 3 * LEAST_BYTES - 1, 17]
 

@@ -16,12 +16,9 @@ from run_situations import Run
 from safetensors import safe_open
 from safetensors.torch import load_file
 
+from impl import CheckpointCorrupt, CommittedTensorModified, TensorPlane, UsageError
 from impl.barrier import CheckpointBarrier
-from impl.errors import CheckpointCorrupt, CommittedTensorModified, UsageError
-from impl.store.posix_files import PosixFiles
-from impl.store.reader import CheckpointReader
-from impl.store.tensor_format import QUANTISED
-from impl.tensor_plane import TensorPlane
+from impl.store import QUANTISED, CheckpointReader, PosixFiles
 
 DTYPES = sorted({str(each).removeprefix("torch.") for each in vars(torch).values() if isinstance(each, torch.dtype)})
 COMPLEX = ("complex32", "complex64", "complex128")

@@ -13,11 +13,9 @@ import pytest
 from run_situations import Run, saved
 from store_situations import failing_files, new_store, open_store, publish
 
-from impl.errors import CheckpointCorrupt, CheckpointDamaged, CleancutError, StoreFailed
+from impl import CheckpointCorrupt, CheckpointDamaged, CleancutError, StoreFailed
 from impl.inspection.survey import survey
-from impl.store.failures import DAMAGE, READING, store_error
-from impl.store.files import FileStat, Handle
-from impl.store.posix_files import PosixFiles
+from impl.store import DAMAGE, READING, FileStat, Handle, PosixFiles, store_error
 
 READS = ("listdir", "stat", "open_read", "read_into")
 #: Whoever reads has attempted no save.

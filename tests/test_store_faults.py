@@ -16,11 +16,10 @@ from loop_turns import HANG_SECONDS
 from run_situations import Run, documents, mixed
 from store_situations import failing_files, new_store, open_store, publish, text_of, valid_texts
 
+from impl import CleancutError, ReplayBuffer, StoreBusy, StoreFailed, StoreFull, UsageError
 from impl.barrier import CheckpointBarrier
-from impl.buffer import ReplayBuffer
-from impl.checkpointer import Checkpointer
-from impl.errors import CleancutError, StoreBusy, StoreFailed, StoreFull, UsageError
-from impl.store.names import parse_checkpoint_name
+from impl.checkpoint import Checkpointer
+from impl.store import parse_checkpoint_name
 
 FAULTS = {
     "disk full": (errno.ENOSPC, StoreFull),

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from impl.store.files import FileStat
-from impl.store.posix_files import PosixFiles
+from impl.store import FileStat, PosixFiles
 
 FILES = PosixFiles()
 

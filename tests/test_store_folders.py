@@ -15,12 +15,8 @@ from crash_states import Promised, broken_property
 from simulated_disk import SimulatedDisk, crash_trees
 from store_situations import IDENTITY, new_store, open_store
 
-from impl.errors import CheckpointCorrupt, CheckpointDamaged, UsageError
-from impl.store import names
-from impl.store.checkpoint_store import CheckpointStore, Draft
-from impl.store.manifest import Count
-from impl.store.reader import CheckpointReader
-from impl.store.staging import StagedDirectory
+from impl import CheckpointCorrupt, CheckpointDamaged, UsageError
+from impl.store import CheckpointReader, CheckpointStore, Count, Draft, StagedDirectory, names
 
 #: As torch's distributed checkpoint names them, one of them as large as is read on a thread of its own.
 SHARDS = {".metadata": b"about", "__0_0.distcp": b"a" * (3 << 20), "step/__1_0.distcp": b"b"}

@@ -22,9 +22,8 @@ from store_situations import (
     valid_texts,
 )
 
-from impl import JsonlTracer
-from impl.errors import StoreBusy, StoreFailed, UsageError
-from impl.store.files import Files
+from impl import JsonlTracer, StoreBusy, StoreFailed, UsageError
+from impl.store import Files
 
 
 def test_case_E15_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path: Path) -> None:

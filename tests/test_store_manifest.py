@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from store_situations import new_store, open_store, publish
 
-from impl.errors import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatible
+from impl import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatible
 
 
 @pytest.fixture

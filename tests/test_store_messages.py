@@ -16,9 +16,8 @@ import torch
 from run_situations import Run, forge, saved
 from store_situations import IDENTITY, failing_files, new_store, open_store, publish, text_of
 
-from impl.errors import CleancutError
-from impl.store.checkpoint_store import Draft
-from impl.store.staging import StagedDirectory
+from impl import CleancutError
+from impl.store import Draft, StagedDirectory
 
 
 def two_writers(root: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from run_situations import Run, documents, mixed
 from store_situations import new_store, publish, valid_texts
 
-from impl.errors import StoreFailed, StoreFull
+from impl import StoreFailed, StoreFull
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -121,7 +121,7 @@ def as_nobody(root: Path, program: str) -> subprocess.CompletedProcess[str]:
         "import asyncio, sys\nfrom pathlib import Path\nimport os\n"
         "from run_situations import Run\nfrom impl.errors import StoreFailed\n"
         # Everything is imported while it may still be read.
-        "import impl.checkpointing.restoring\n"
+        "import impl.checkpoint.restoring\n"
         "os.setgid(65534)\nos.setuid(65534)\n"
         f"root = Path({str(root)!r})\n{program}"
     )

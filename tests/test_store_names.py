@@ -4,7 +4,7 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
-from impl.errors import UsageError
+from impl import UsageError
 from impl.store import names
 
 ODD = [

@@ -12,13 +12,8 @@ import torch
 from loop_turns import HANG_SECONDS
 from store_situations import IDENTITY, LayeredFiles, new_store, open_store, publish, valid_texts
 
-from impl.errors import StoreFailed, UsageError
-from impl.store import parallel
-from impl.store.checkpoint_store import Draft
-from impl.store.files import Files
-from impl.store.parallel import LARGE_BYTES, Job, in_parallel
-from impl.store.reader import CheckpointReader
-from impl.store.staging import StagedDirectory
+from impl import StoreFailed, UsageError
+from impl.store import LARGE_BYTES, CheckpointReader, Draft, Files, Job, StagedDirectory, in_parallel, parallel
 
 
 def test_results_come_in_the_order_of_the_jobs_whatever_ends_first() -> None:

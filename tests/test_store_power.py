@@ -10,8 +10,8 @@ import pytest
 from crash_states import Recording, recorded, resumed
 from simulated_disk import SimulatedDisk, Tree, crash_trees
 
-import spec.store_variants  # noqa: F401 - registers the variants
-from spec.store import store
+import spec.machines.store.variants  # noqa: F401 - registers the variants
+from spec.machines.store import store
 
 MEMBERS = ("sampler.json", "loader.json", "spares.json", "ledger.json", "buffer.json", "trainer.json")
 PARTICIPANTS = ("rows-000.safetensors", "rows.json", "trainer/value.json")

@@ -20,10 +20,8 @@ from store_situations import (
     valid_texts,
 )
 
-from impl.errors import CleancutError, InvariantViolated, StoreFailed, StoreFull, UsageError
-from impl.store.checkpoint_store import CheckpointStore, Draft, Published
-from impl.store.names import DELETING_PREFIX
-from impl.store.staging import StagedDirectory
+from impl import CleancutError, InvariantViolated, StoreFailed, StoreFull, UsageError
+from impl.store import DELETING_PREFIX, CheckpointStore, Draft, Published, StagedDirectory
 
 
 def names_in(root: Path) -> set[str]:

@@ -10,7 +10,7 @@ import pytest
 from store_situations import failing_files, new_store, open_store, publish, text_of
 
 import impl
-from impl.errors import CheckpointCorrupt, CheckpointDamaged, StoreFailed
+from impl import CheckpointCorrupt, CheckpointDamaged, StoreFailed
 
 
 @pytest.fixture

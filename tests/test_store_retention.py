@@ -8,9 +8,8 @@ import hypothesis.strategies as st
 import pytest
 from store_situations import IDENTITY, failing_files, new_store, open_store, publish, valid_texts
 
-from impl.errors import CleancutError, UsageError
-from impl.store.manifest import Kind
-from impl.store.retention import Known, check_keep, removable
+from impl import CleancutError, UsageError
+from impl.store import Kind, Known, check_keep, removable
 
 
 def known(sequence: int, kind: Kind = "full", anchor: str | None = None) -> Known:

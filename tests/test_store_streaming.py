@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from store_situations import LayeredFiles
 
-from impl.store import durable_file
-from impl.store.durable_file import CHUNK_BYTES, in_chunks
-from impl.store.staging import StagedDirectory
+from impl.store import CHUNK_BYTES, StagedDirectory, durable_file, in_chunks
 
 
 def test_a_large_tensor_goes_to_the_file_system_in_bounded_chunks(tmp_path: Path) -> None:

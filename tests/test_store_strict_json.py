@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 import msgspec
 import pytest
 
-from impl.errors import CheckpointCorrupt, UsageError
+from impl import CheckpointCorrupt, UsageError
 from impl.store import strict_json
 
 

@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from impl.errors import CheckpointCorrupt, UsageError
-from impl.store.manifest import TensorRecord
-from impl.store.tensor_assembly import TensorAssembly
-from impl.store.tensor_format import KEY_LIMIT, to_pieces
+from impl import CheckpointCorrupt, UsageError
+from impl.store import KEY_LIMIT, TensorAssembly, TensorRecord, to_pieces
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 EIGHT_BITS = ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"]

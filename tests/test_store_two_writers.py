@@ -19,11 +19,8 @@ from run_situations import Run, mixed
 from simulated_disk import crash_trees
 from store_situations import LayeredFiles, failing_files, new_store, open_store, publish, text_of, valid_texts
 
-from impl.errors import DurabilityUnknown, NameTaken, StoreBusy, StoreFailed, StoreOvertaken
-from impl.store import lock, names
-from impl.store.catalogue import Catalogue, scan
-from impl.store.checkpoint_store import CheckpointStore, Draft
-from impl.store.files import Files
+from impl import DurabilityUnknown, NameTaken, StoreBusy, StoreFailed, StoreOvertaken
+from impl.store import Catalogue, CheckpointStore, Draft, Files, lock, names, scan
 
 
 @pytest.fixture(autouse=True)

@@ -12,10 +12,9 @@ import torch
 from memory_files import MemoryFiles, captured, commit
 from run_situations import Run, mixed
 
+from impl import CommittedTensorModified, TensorPlane
 from impl.barrier import CheckpointBarrier
-from impl.errors import CommittedTensorModified
-from impl.tensor_plane import TensorPlane
-from impl.torch_immutability import is_tracked
+from impl.rows import is_tracked
 
 
 def ordinary(directory: Path) -> torch.Tensor:

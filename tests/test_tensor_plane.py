@@ -12,16 +12,17 @@ import pytest
 import torch
 from memory_files import MemoryFiles, captured, commit
 
-from impl.barrier import CheckpointBarrier
-from impl.errors import (
+from impl import (
     CheckpointCorrupt,
     CommittedTensorModified,
     ForeignCut,
     InvariantViolated,
     StaleCut,
+    TensorPlane,
     UsageError,
 )
-from impl.tensor_plane import Record, TensorPlane
+from impl.barrier import CheckpointBarrier
+from impl.rows import Record
 
 
 async def test_staged_rows_are_named_by_nobody_until_they_are_committed() -> None:
@@ -229,7 +230,7 @@ async def test_rows_of_every_shape_and_type_come_back_as_they_were() -> None:
 
 async def test_rows_are_split_over_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """A restore holds one file's rows in memory at a time, beside the rows themselves."""
-    monkeypatch.setattr("impl.tensor_plane.BYTES_PER_FILE", 64)
+    monkeypatch.setattr("impl.rows.tensor_plane.BYTES_PER_FILE", 64)
     plane, barrier = TensorPlane(), CheckpointBarrier()
     for group in range(5):
         await commit(plane, barrier, group, {"x": torch.full((4,), group, dtype=torch.int64)})

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-import impl.terminal
-import spec.terminal
+from cleancut_leaf.terminal import WIDEST_HELP, WRONG_USE, Parser, how_far
 
 ROOT = Path(__file__).parent.parent
 MODULES = ("spec", "interleavings", "proofs", "impl", "cleancut")
@@ -91,7 +90,7 @@ def test_help_shows_examples_that_are_commands_of_that_module(module: str) -> No
 @pytest.mark.parametrize("module", MODULES)
 def test_help_is_no_wider_than_the_terminal_and_never_very_wide(module: str) -> None:
     """But for the examples: each is one line, since it is meant to be copied."""
-    for columns, limit in (("60", 60), ("300", impl.terminal.WIDEST_HELP)):
+    for columns, limit in (("60", 60), ("300", WIDEST_HELP)):
         text, _, _ = piped(module, "--help", COLUMNS=columns).stdout.partition("examples:")
         assert max(map(len, text.splitlines())) <= limit, columns
 
@@ -100,14 +99,8 @@ def test_help_is_no_wider_than_the_terminal_and_never_very_wide(module: str) -> 
 def test_options_are_not_abbreviated(module: str) -> None:
     """A script that abbreviates would come to mean something else with the next option of that beginning."""
     refused = piped(module, "--hel")
-    assert refused.returncode == impl.terminal.WRONG_USE
+    assert refused.returncode == WRONG_USE
     assert refused.stderr.startswith(f"python -m {module}: ")
-
-
-def test_every_package_has_the_same_terminal() -> None:
-    """A copy in each, since none may import another; a fault mended in one alone would stay in the others."""
-    copies = {(ROOT / module / "terminal.py").read_text(encoding="utf-8") for module in MODULES}
-    assert len(copies) == 1
 
 
 @pytest.mark.parametrize("name", LONG)
@@ -136,7 +129,7 @@ def test_a_narrow_terminal_gets_one_line_with_rate_and_time(monkeypatch: pytest.
     monkeypatch.setenv("COLUMNS", "60")
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=60, height=20)
-    with spec.terminal.how_far(console, "…", "states") as shown:
+    with how_far(console, "…", "states") as shown:
         shown.at(1_000, 4_000)
         shown.at(2_000, 4_000, "a long story of what is being done at this very moment, depth 22")
         assert shown._bar is not None
@@ -290,7 +283,7 @@ def test_completion_without_its_package_is_one_clear_line(monkeypatch: pytest.Mo
     assert isinstance(capsys, pytest.CaptureFixture)
     monkeypatch.setitem(sys.modules, "shtab", None)
     with pytest.raises(SystemExit) as ended:
-        spec.terminal.Parser(prog="python -m spec", completes=True).parse_args(["--print-completion", "bash"])
+        Parser(prog="python -m spec", completes=True).parse_args(["--print-completion", "bash"])
     assert ended.value.code == 2
     said = capsys.readouterr().err
     assert "pip install 'cleancut[completion]'" in said

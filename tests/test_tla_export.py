@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 from tla_text import Malformed, Module
 
-from spec import reference_engine
-from spec.catalogue import MACHINES, all_variants, scopes_named, variant_named
-from spec.command_line import main
-from spec.machine import ModelFault
-from spec.model import Model
-from spec.scopes import SMALL
-from spec.tla import export_tla
+from spec.command import main
+from spec.engines import reference as reference_engine
+from spec.exports.tla import export_tla
+from spec.language import Model, ModelFault
+from spec.machines import MACHINES, SMALL, all_variants, scopes_named, variant_named
 
 EVERY_SMALL_SCOPE = [(machine, name) for machine, family in SMALL.items() for name in family]
 # Of each machine scopes of a few hundred states, with different features.

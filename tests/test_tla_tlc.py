@@ -8,11 +8,10 @@ import pytest
 from test_tla_export import WRONG_FORM, WRONG_MEANING, changed
 from tlc_runs import Broken, refusal_by_sany, run_tlc
 
-from spec import reference_engine
-from spec.catalogue import MACHINES, all_variants, scopes_named
-from spec.machine import Variant
-from spec.scopes import MEDIUM, SMALL, Pinned, Scope
-from spec.tla import Export, export_tla
+from spec.engines import reference as reference_engine
+from spec.exports.tla import Export, export_tla
+from spec.language import Variant
+from spec.machines import MACHINES, MEDIUM, SMALL, Pinned, Scope, all_variants, scopes_named
 
 pytestmark = pytest.mark.needs("tlc")
 

@@ -16,12 +16,10 @@ from typing import Any
 import pytest
 import torch
 
-import impl.torch_cuda_device
+import impl.rows.torch_cuda_device
+from impl import TensorPlane, UsageError
 from impl.barrier import CheckpointBarrier
-from impl.errors import UsageError
-from impl.plane import RowsWriter
-from impl.tensor_plane import TensorPlane
-from impl.torch_cuda_device import CudaDevice, current_streams, done_on
+from impl.rows import CudaDevice, RowsWriter, current_streams, done_on
 
 Call = tuple[Any, ...]
 
@@ -283,7 +281,7 @@ def test_a_row_on_the_host_is_fed_by_nobody_before_cuda_is_in_use() -> None:
 
 def test_no_stream_context_spans_an_await() -> None:
     """Another task on the thread would launch its work there. Only one file opens streams, and nothing in it awaits."""
-    root = Path(impl.torch_cuda_device.__file__).parent
+    root = Path(impl.rows.torch_cuda_device.__file__).parent
     opening = [path for path in root.rglob("*.py") if "cuda.stream(" in path.read_text(encoding="utf-8")]
     assert [path.name for path in opening] == ["torch_cuda_device.py"]
     tree = ast.parse(opening[0].read_text(encoding="utf-8"))

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from impl.errors import CheckpointCorrupt, UsageError
-from impl.torch_loader_state import decode_state, encode_state
+from impl import CheckpointCorrupt, UsageError
+from impl.loaders import decode_state, encode_state
 
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 NESTED = st.recursive(

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from impl import JsonlTracer, read_trace
-from impl.errors import TraceUnreadable
+from impl import JsonlTracer, TraceUnreadable, read_trace
 from impl.tracing import End, Event, Gap, Header, Torn
 
 Lines = list[dict[str, Any]]

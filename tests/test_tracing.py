@@ -22,8 +22,7 @@ from loop_turns import HANG_SECONDS
 import impl
 from impl import CheckpointBarrier, JsonlTracer, UsageError, read_trace
 from impl.controller import GenerationRequest
-from impl.tracing import End, Event, Gap, Header, Torn
-from impl.tracing.schema import FIELDS
+from impl.tracing import FIELDS, End, Event, Gap, Header, Torn
 
 ROOT = Path(__file__).parent.parent
 

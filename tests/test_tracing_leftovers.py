@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from impl import JsonlTracer, UsageError, read_trace
-from impl.tracing.schema import FIRST_BYTES, Header
+from impl.tracing import FIRST_BYTES, Header
 
 HEADER = FIRST_BYTES + b'"segment":"ab","run":null,"process":1,"host":"h","monotonic":1.0,"wall":2.0}'
 EVENT = (

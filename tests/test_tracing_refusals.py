@@ -16,7 +16,7 @@ from memory_runs import assert_nothing_is_held
 from traced_runs import TracedRun, lines_of
 
 from impl import JsonlTracer
-from interleavings.validation import validate
+from interleavings.correspondence.validation import validate
 
 ROOT = Path(__file__).parent.parent
 

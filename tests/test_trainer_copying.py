@@ -12,9 +12,8 @@ import torch
 from loop_turns import HANG_SECONDS, turns, until
 from run_situations import NumberTrainer, Run
 
-from impl import torch_copying
-from impl.errors import CleancutError, UsageError
-from impl.torch_trainer_state import TorchTrainerState
+from impl import CleancutError, TorchTrainerState, UsageError
+from impl.rows import torch_copying
 
 
 def large_model() -> torch.nn.Module:

@@ -24,13 +24,13 @@ from impl import (
     PromptLoader,
     ReplayBuffer,
     TensorPlane,
+    TraceUnreadable,
     steps,
 )
-from impl.errors import TraceUnreadable
-from impl.tracing.schema import FIELDS
+from impl.tracing import FIELDS
 from interleavings.command_line import main
-from interleavings.refinement import FIGURE_EVENTS
-from interleavings.validation import Validation, validate
+from interleavings.correspondence.refinement import FIGURE_EVENTS
+from interleavings.correspondence.validation import Validation, validate
 
 ROOT = Path(__file__).parent.parent
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from traced_runs import Lines, TracedRun, lines_of, nth, two_lives, write
 
-from interleavings.refinement import FIGURE_EVENTS
-from interleavings.validation import Validation, validate
+from interleavings.correspondence.refinement import FIGURE_EVENTS
+from interleavings.correspondence.validation import Validation, validate
 
 pytestmark = pytest.mark.usefixtures("quiet_library")  # groups that fail on purpose warn of it
 

@@ -18,9 +18,9 @@ import pytest
 from memory_runs import SAMPLERS
 from traced_runs import Lines, TracedRun, lines_of, two_lives, write
 
-from impl.errors import TraceUnreadable
+from impl import TraceUnreadable
 from interleavings.command_line import main
-from interleavings.validation import Validation, validate
+from interleavings.correspondence.validation import Validation, validate
 
 pytestmark = pytest.mark.usefixtures("quiet_library")
 

@@ -16,8 +16,8 @@ import pytest
 from memory_runs import SAMPLERS, Image
 from traced_runs import Lines, TracedRun, lines_of, nth, write
 
-from interleavings.scenarios.fake_disk import FakeDisk
-from interleavings.validation import Validation, validate
+from interleavings.correspondence.validation import Validation, validate
+from interleavings.scenarios import FakeDisk
 
 pytestmark = pytest.mark.usefixtures("quiet_library")  # groups that fail on purpose warn of it
 

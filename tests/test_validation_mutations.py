@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from traced_runs import Lines, lines_of, nth, random_lives, two_lives, write
 
-from impl.errors import TraceUnreadable
-from interleavings.refinement import FIGURE_EVENTS
-from interleavings.validation import validate
+from impl import TraceUnreadable
+from interleavings.correspondence.refinement import FIGURE_EVENTS
+from interleavings.correspondence.validation import validate
 
 pytestmark = pytest.mark.usefixtures("quiet_library")
 

@@ -23,9 +23,9 @@ from impl import (
     JsonlTracer,
 )
 from impl.controller import TrainBatch
-from impl.store.files import Handle
-from interleavings.scenarios.fake_disk import FakeDisk
-from interleavings.validation import validate
+from impl.store import Handle
+from interleavings.correspondence.validation import validate
+from interleavings.scenarios import FakeDisk
 
 pytestmark = pytest.mark.usefixtures("quiet_library")  # groups that fail on purpose warn of it
 

@@ -8,8 +8,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from spec.scopes import Pinned
-from spec.tla import Export
+from spec.exports.tla import Export
+from spec.machines import Pinned
 
 # One worker searches strictly level by level, so that a trace is a shortest one. -deadlock: do not look for deadlocks.
 # A small scope is over before a second stage of compilation would pay.

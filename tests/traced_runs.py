@@ -12,9 +12,9 @@ import torch
 from memory_runs import SAMPLERS, MemoryRun
 
 from impl import JsonlTracer
-from impl.checkpointing.pending import SnapshotSkipped
+from impl.checkpoint import SnapshotSkipped
 from impl.controller import GenerationRequest
-from interleavings.scenarios.fake_disk import FakeDisk
+from interleavings.scenarios import FakeDisk
 
 Lines = list[dict[str, Any]]
 

@@ -14,10 +14,9 @@ from typing import Any, Protocol
 
 import torch
 
-from impl.device import Device
-from impl.store.tensor_format import row_major
-from impl.torch_cuda_device import CudaDevice
-from interleavings.scenarios.simulated_device import SimulatedDevice
+from impl.rows import CudaDevice, Device
+from impl.store import row_major
+from interleavings.scenarios import SimulatedDevice
 
 #: How long a slow kernel takes: long against everything that the host does meanwhile.
 SLOW_SECONDS = 0.4

@@ -14,10 +14,8 @@ from unittest.mock import patch
 
 import torch
 
-from impl.errors import CommittedTensorModified
-from impl.store.tensor_format import QUANTISED, as_bits
-from impl.tensor_plane import TensorPlane
-from impl.torch_trainer_state import TorchTrainerState
+from impl import CommittedTensorModified, TensorPlane, TorchTrainerState
+from impl.store import QUANTISED, as_bits
 
 from .device_lab import Lab
 from .device_programs import VALUES, Saving, after_begin
@@ -191,12 +189,12 @@ def pinned_rows_not_waited_for(lab: DeviceLab) -> AbstractContextManager[Any]:
 
 def streams_not_handed_on(lab: DeviceLab) -> AbstractContextManager[Any]:
     """The thread that copies a trainer does so on its own stream."""
-    return patch("impl.torch_copying.done_on", lambda streams, work: work())
+    return patch("impl.rows.torch_copying.done_on", lambda streams, work: work())
 
 
 def everything_called_shared(lab: DeviceLab) -> AbstractContextManager[Any]:
     """What torch says of memory on a device is believed."""
-    return patch("impl.tensor_plane.is_tracked", lambda tensor: not tensor.is_shared())
+    return patch("impl.rows.tensor_plane.is_tracked", lambda tensor: not tensor.is_shared())
 
 
 def restored_to_the_host(lab: DeviceLab) -> AbstractContextManager[Any]:

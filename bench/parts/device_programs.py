@@ -16,13 +16,10 @@ from unittest.mock import patch
 
 import torch
 
-from impl import CheckpointBarrier
-from impl.errors import CommittedTensorModified
-from impl.plane import RowsWriter
-from impl.store.tensor_format import as_bits
-from impl.tensor_plane import TensorPlane
-from impl.torch_readiness import cloned
-from impl.torch_staging import _Begun
+from impl import CheckpointBarrier, CommittedTensorModified, TensorPlane
+from impl.rows import RowsWriter, cloned
+from impl.rows.torch_staging import _Begun
+from impl.store import as_bits
 
 from .device_lab import Lab
 

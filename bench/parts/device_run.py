@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 from impl import CheckpointBarrier, Checkpointer, InOrderSampler, Ledger, PromptLoader, ReplayBuffer, TensorPlane
-from impl.store.files import Buffer, Handle
-from impl.store.posix_files import PosixFiles
+from impl.store import Buffer, Handle, PosixFiles
 
 from .device_lab import Lab
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from impl.tracing import Event, Header
-from impl.tracing.schema import SCHEMA, VERSION
+from impl.tracing import SCHEMA, VERSION, Event, Header
 
 ROLLOUT, TRAIN = "rollout-pump", "train-pump"
 

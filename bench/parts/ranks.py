@@ -7,7 +7,7 @@ import os
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from impl.store.directory import DirectoryReader, DirectoryWriter
+from impl.store import DirectoryReader, DirectoryWriter
 
 
 def serve(rank: int, size: int, line: Connection) -> None:

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from interleavings import Subject
-from interleavings.follower import Coverage
+from interleavings.correspondence import Coverage
 from interleavings.scenarios import scenario_named
 
 

@@ -17,12 +17,8 @@ import torch
 import torch.distributed.checkpoint as torch_dcp
 
 from impl import CheckpointBarrier, Checkpointer
-from impl.checkpointing.artifacts import write_artifacts
-from impl.checkpointing.capture import read_cut
-from impl.store.checkpoint_store import Draft
-from impl.store.direct_io import aligned_room
-from impl.store.durable_file import CHUNK_BYTES
-from impl.store.posix_files import PosixFiles
+from impl.checkpoint import read_cut, write_artifacts
+from impl.store import CHUNK_BYTES, Draft, PosixFiles, aligned_room
 
 from .store_situation import Situation
 

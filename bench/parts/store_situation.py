@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from impl import CheckpointBarrier, Checkpointer, InOrderSampler, Ledger, PromptLoader, ReplayBuffer, TensorPlane
-from impl.checkpointing.capture import read_cut
-from impl.store.posix_files import PosixFiles
+from impl.checkpoint import read_cut
+from impl.store import PosixFiles
 
 GROUPS, FIELDS, WRITERS = 256, 3, 8
 

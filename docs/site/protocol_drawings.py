@@ -15,12 +15,10 @@ from typing import Any
 import networkx as nx
 from layered_drawing import Edge, Node, drawing
 
-from spec.catalogue import MACHINES, scopes_named
-from spec.machine import Action, Machine
-from spec.model import Model
-from spec.scalar_form import scalar_form
-from spec.scalar_nodes import Node as ScalarNode
-from spec.scopes import SMALL
+from spec.language import Action, Machine, Model
+from spec.language import Node as ScalarNode
+from spec.language.scalar_form import scalar_form
+from spec.machines import MACHINES, SMALL, scopes_named
 
 #: Together these take every way of a prompt that any small scope takes; a test compares.
 SCOPES_OF_A_PROMPT = (

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from impl import Key
-from impl.demo.lives import Death
+from impl.demo import Death
 
 from .arithmetic import broken_rows
 from .outcome import Outcome, Step

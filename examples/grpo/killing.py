@@ -28,8 +28,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from impl.demo.lives import Death, Event, LifeFailed, live, plan_kills
-from impl.demo.parent import account
+from impl.demo import Death, Event, LifeFailed, account, live, plan_kills
 
 from .checks import Check, all_checks, ends, mean
 from .figures import draw_figures

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 
 from impl import GenerationRequest, TorchTrainerState
-from impl.store.directory import DirectoryReader
+from impl.store import DirectoryReader
 
 from .arithmetic import ANSWER_LENGTH, CHARACTERS, PROMPT_LENGTH, rewards_of, tokens_of, wanted_answer
 from .objective import Objective, clipped_objective

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from impl import Key
-from impl.demo.audit import Audit, audit
+from impl.demo import Audit
+from impl.demo.audit import audit
 
 from .setting import CHECKPOINTS, MEASURED_LOG, TRAINED_LOG
 

@@ -15,10 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
+from cleancut_leaf.words import counted
+
 from ..errors import UsageError
-from ..in_words import counted
-from ..plane import Rows
-from ..seen_out import seen_out
+from ..rows.plane import Rows
+from ..waiting import wait_shielded
 
 
 def _nothing() -> None:
@@ -97,7 +98,7 @@ class UserFunction:
         work.add_done_callback(lambda _: on_loop(one_has_ended))
         try:
             running = asyncio.wrap_future(work)
-            if self._see_out and (cancellation := await seen_out(running)) is not None:
+            if self._see_out and (cancellation := await wait_shielded(running)) is not None:
                 if not running.cancelled():
                     # Whatever it ended with, the caller is on its way out; asking keeps it from being called unseen.
                     running.exception()

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from ..arguments import require_kind
 from ..barrier import CheckpointBarrier
-from ..buffer import ReplayBuffer
-from ..checkpointing.artifacts import identity_of, run_identity
-from ..checkpointing.checkpointer import Checkpointer
-from ..checkpointing.refusals import require_trainer
+from ..checkpoint.artifacts import identity_of, run_identity
+from ..checkpoint.checkpointer import Checkpointer
+from ..checkpoint.refusals import require_trainer
 from ..errors import CheckpointNotFound, UsageError
-from ..ledger import Ledger, Phase
-from ..loader_protocol import Loader
-from ..samplers import Sampler
-from ..seen_out import seen_out
-from ..spare_pool import SparePool
+from ..loaders.protocol import Loader
+from ..run.buffer import ReplayBuffer
+from ..run.ledger import Ledger
+from ..run.pending_groups import Phase
+from ..run.samplers import Sampler
+from ..run.spare_pool import SparePool
+from ..waiting import wait_shielded
 from .callables import UserFunction
 from .config import ControllerConfig
 from .generation import Generation
@@ -33,7 +34,7 @@ from .train_pump import TrainPump
 from .watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from ..trainer_state import TrainerState
+    from ..trainer.trainer_state import TrainerState
 
 logger = logging.getLogger("cleancut.controller")
 
@@ -134,7 +135,7 @@ class Controller:
 
     def _own_buffer(self, needed: int) -> ReplayBuffer:
         # Only here, so that a run over another data plane never imports torch.
-        from ..tensor_plane import TensorPlane
+        from ..rows.tensor_plane import TensorPlane
 
         return ReplayBuffer(self.barrier, self.config.capacity or needed, TensorPlane(), self.ledger)
 
@@ -215,7 +216,7 @@ class Controller:
         cancellation: asyncio.CancelledError | None = None
         while True:
             task = asyncio.get_running_loop().create_task(phase(), name=name)
-            cancellation = await seen_out(task) or cancellation
+            cancellation = await wait_shielded(task) or cancellation
             if not task.cancelled():
                 return task.exception(), cancellation
 

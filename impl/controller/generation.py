@@ -20,10 +20,11 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from cleancut_leaf.words import counted
+
 from ..errors import UsageError
-from ..in_words import counted
-from ..permits import Permit, PermitPool
-from ..plane import Rows
+from ..rows.plane import Rows
+from ..run.permits import Permit, PermitPool
 from .callables import UserFunction, check_rows
 from .parts import RunParts
 from .replacement import Replacement

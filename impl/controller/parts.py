@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cleancut_leaf.words import counted
+
 from ..errors import UsageError
-from ..in_words import counted
 from ..keys import GroupId
 from .config import ControllerConfig
 from .progress import Progress
@@ -14,11 +15,11 @@ from .report import Failure
 
 if TYPE_CHECKING:
     from ..barrier import CheckpointBarrier
-    from ..buffer import ReplayBuffer
-    from ..ledger import Ledger
-    from ..loader_protocol import Loader
-    from ..samplers import Sampler
-    from ..spare_pool import SparePool
+    from ..loaders.protocol import Loader
+    from ..run.buffer import ReplayBuffer
+    from ..run.ledger import Ledger
+    from ..run.samplers import Sampler
+    from ..run.spare_pool import SparePool
 
 
 @dataclass(eq=False)

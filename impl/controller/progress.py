@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..arguments import require_cut
-from ..checkpointing.participants import Counters
+from ..checkpoint.participants import Counters
 from ..errors import CheckpointCorrupt
-from ..samplers import Sampler
+from ..run.samplers import Sampler
 from .config import Cause
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .. import steps
-from ..spare_pool import UNREAD, Spare
+from ..run.spare_pool import UNREAD, Spare
 from .parts import RunParts
 
 if TYPE_CHECKING:
     from ..barrier import Cut
     from ..keys import GroupId
-    from ..slots import Slot
+    from ..run.slots import Slot
 
 
 @dataclass(frozen=True, slots=True)

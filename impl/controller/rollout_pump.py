@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cleancut_leaf.words import counted
+
 from ..errors import UsageError
-from ..in_words import counted
-from ..ledger import Admission, LedgerEntry, Phase
-from ..loader_protocol import checked_batch
-from ..samplers import TransactionalSampler
+from ..loaders.protocol import checked_batch
+from ..run.ledger import Admission
+from ..run.pending_groups import LedgerEntry, Phase
+from ..run.samplers import TransactionalSampler
 from ..steps import commit_admission
 from .generation import Generation
 from .parts import RunParts
@@ -25,7 +27,7 @@ from .replacement import Replacement
 if TYPE_CHECKING:
     from ..barrier import Cut
     from ..keys import GroupId
-    from ..loader import Batch
+    from ..loaders.prompt_loader import Batch
 
 
 class RolloutPump:

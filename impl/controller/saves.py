@@ -28,8 +28,9 @@ from .parts import RunParts
 from .report import SaveFailure, SaveKind
 
 if TYPE_CHECKING:
-    from ..checkpointer import Checkpointer, PendingSave
-    from ..trainer_state import TrainerState
+    from ..checkpoint.checkpointer import Checkpointer
+    from ..checkpoint.pending import PendingSave
+    from ..trainer.trainer_state import TrainerState
 
 logger = logging.getLogger("cleancut.controller")
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ..checkpointing.pending import PendingSave
+from ..checkpoint.pending import PendingSave
 from .parts import RunParts
 from .saves import SaveSchedule
 
 if TYPE_CHECKING:
-    from ..checkpointer import Checkpointer
+    from ..checkpoint.checkpointer import Checkpointer
 
 
 class SnapshotSchedule:

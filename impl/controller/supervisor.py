@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from ..wakeup import Wakeup
+from ..waiting import Wakeup
 
 logger = logging.getLogger("cleancut.controller")
 

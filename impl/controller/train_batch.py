@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..plane import Rows
-from ..slots import Claim, Slot
+from ..rows.plane import Rows
+from ..run.slots import Claim, Slot
 
 if TYPE_CHECKING:
     from ..keys import GroupId, Key

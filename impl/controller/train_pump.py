@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from cleancut_leaf.words import counted
+
 from ..errors import InvariantViolated
-from ..in_words import counted
-from ..plane import Rows
-from ..slots import Claim
+from ..rows.plane import Rows
+from ..run.slots import Claim
 from ..steps import evict_stale, is_empty, select_step
 from .callables import UserFunction
 from .generation import Generation

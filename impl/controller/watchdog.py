@@ -10,8 +10,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from cleancut_leaf.words import counted
+
 from ..errors import RunStalled
-from ..in_words import counted
 from .parts import RunParts
 
 logger = logging.getLogger("cleancut.controller")

@@ -6,3 +6,7 @@ lives        starts a life, follows its events, and kills it with SIGKILL at a c
 parent       one life after the other, and the table at the end
 audit        reads the final checkpoint and the independent log, and counts what is lost or doubled
 """
+
+from cleancut_leaf.public import names_in_stub
+
+__getattr__, __dir__, __all__ = names_in_stub(__name__, __file__)

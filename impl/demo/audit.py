@@ -17,7 +17,7 @@ from typing import Any
 
 from ..errors import CheckpointNotFound, UsageError
 from ..keys import Key
-from ..permutation import EpochOrder
+from ..loaders.permutation import EpochOrder
 from ..store.catalogue import scan
 from ..store.posix_files import PosixFiles
 from ..store.reader import CheckpointReader

@@ -19,11 +19,11 @@ from typing import Any, TextIO
 import torch
 
 from ..barrier import CheckpointBarrier
-from ..checkpointer import Checkpointer
+from ..checkpoint.checkpointer import Checkpointer
 from ..controller import Controller, ControllerConfig, GenerationRequest, TrainBatch
-from ..loader import PromptLoader
-from ..samplers import InOrderSampler
-from ..torch_trainer_state import TorchTrainerState
+from ..loaders.prompt_loader import PromptLoader
+from ..run.samplers import InOrderSampler
+from ..trainer.torch_trainer_state import TorchTrainerState
 from .setting import (
     BROKEN_ROWS,
     CHECKPOINTS,

@@ -13,8 +13,9 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from ..in_words import counted
-from ..terminal import how_far
+from cleancut_leaf.terminal import how_far
+from cleancut_leaf.words import counted
+
 from .audit import Audit, audit
 from .lives import Death, Event, Kill, LifeFailed, live, plan_kills
 from .setting import CHECKPOINTS, STEPS, TRAINED_LOG

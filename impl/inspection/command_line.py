@@ -16,13 +16,14 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from ..checkpointing.ownership import OWNERS, Keys
+from cleancut_leaf.terminal import CannotWrite, Screen, complain, how_far, require_writable, write_file
+from cleancut_leaf.words import age_in_words, counted, size_in_words
+
+from ..checkpoint.ownership import OWNERS, Keys
 from ..errors import CleancutError, UsageError
-from ..in_words import age_in_words, counted, size_in_words
 from ..store import names
 from ..store.files import Handle
 from ..store.posix_files import PosixFiles
-from ..terminal import CannotWrite, Screen, complain, how_far, require_writable, write_file
 from .examine import Examined
 from .plain_text import cell, fits, say, without_halves
 from .probe import probe

@@ -11,21 +11,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
-from ..checkpointing import documents as doc
-from ..checkpointing.checks import (
-    FILES,
-    Checked,
-    handed_out_by,
-    keys_can_be_counted,
-    refuse_first,
-    require_whole,
-)
-from ..checkpointing.file_checks import progress_is_of_a_run
-from ..checkpointing.ownership import Ownership
-from ..checkpointing.restoring import anchor_lost, read_documents, require_anchor, require_rows
-from ..checkpointing.validation import without_buffered
+from cleancut_leaf.words import counted
+
+from ..checkpoint import documents as doc
+from ..checkpoint.checks import FILES, Checked, handed_out_by, keys_can_be_counted, refuse_first, require_whole
+from ..checkpoint.file_checks import progress_is_of_a_run
+from ..checkpoint.ownership import Ownership
+from ..checkpoint.restoring import anchor_lost, read_documents, require_anchor, require_rows
+from ..checkpoint.validation import without_buffered
 from ..errors import CheckpointCorrupt, CheckpointDamaged, CheckpointIncompatible, CleancutError
-from ..in_words import counted
 from ..store import names
 from ..store.catalogue import Candidate
 from ..store.failures import READING, store_error

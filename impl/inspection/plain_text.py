@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..terminal import plain
+from cleancut_leaf.terminal import plain
 
 
 def say(console: Console, text: str) -> None:

@@ -15,8 +15,9 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cleancut_leaf.words import counted
+
 from ..errors import UsageError
-from ..in_words import counted
 from ..store.durable_file import remove_tree, replace_durably, write_durably
 from ..store.files import Files, read_front
 from ..store.names import STAGING_PREFIX

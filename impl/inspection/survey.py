@@ -14,8 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from cleancut_leaf.words import counted, none_valid
+
 from ..errors import UsageError
-from ..in_words import counted, none_valid
 from ..store import names
 from ..store.catalogue import Catalogue, listing
 from ..store.failures import READING, store_error

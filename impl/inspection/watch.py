@@ -18,9 +18,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ..checkpointing.ownership import OWNERS
+from cleancut_leaf.words import age_in_words, counted, size_in_words
+
+from ..checkpoint.ownership import OWNERS
 from ..errors import CleancutError, UsageError
-from ..in_words import age_in_words, counted, size_in_words
 from ..store.posix_files import PosixFiles
 from .examine import Examined
 from .plain_text import cell, fits, say

@@ -11,8 +11,9 @@ A slot is a lease: see docs/leases.md. Imported by its own name alone; `import i
 
 from __future__ import annotations
 
+from cleancut_leaf.extras import with_its_extra
+
 from ..leases import Fence, FenceOrder, Token
-from ..missing_extra import with_its_extra
 
 try:
     from .barrier import RayBarrier, RayBarrierStatistics

@@ -6,9 +6,9 @@ import errno
 import os
 import stat as stat_modes
 
-from ..process_lock import lock_exclusively, unlock_and_close
 from .direct_io import write_past_the_cache
 from .files import Buffer, FileStat, Handle
+from .process_lock import lock_exclusively, unlock_and_close
 
 _MODE_FILE = 0o666
 _MODE_DIRECTORY = 0o777

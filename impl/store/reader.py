@@ -11,8 +11,9 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, TypeVar
 
+from cleancut_leaf.words import counted
+
 from ..errors import CheckpointCorrupt, CheckpointDamaged, CleancutError
-from ..in_words import counted
 from . import names, strict_json
 from .failures import DAMAGE, READING, store_error
 from .files import Files, FileStat

@@ -17,8 +17,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from cleancut_leaf.words import counted
+
 from ..errors import CheckpointCorrupt, UsageError
-from ..in_words import counted
 
 _DEPTH = 64
 #: The deepest of our documents, with a value of that depth in it, is no deeper.

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from cleancut_leaf.words import counted
+
 from ..errors import CheckpointIncompatible, UsageError
-from ..in_words import counted
 from .files import Buffer
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from cleancut_leaf.words import counted
+
 from ..errors import CheckpointCorrupt
-from ..in_words import counted
 from . import strict_json
 from .tensor_format import HEADER_LIMIT, TensorRecord, fault_of, stored_form
 

@@ -2,6 +2,8 @@
 
 from .jsonl_tracer import JsonlTracer
 from .reader import TraceLine, read_trace, read_traces
+from .schema import FIELDS as FIELDS
+from .schema import FIRST_BYTES as FIRST_BYTES
 from .schema import SCHEMA, VERSION, End, Event, Gap, Header, Torn
 
 __all__ = [

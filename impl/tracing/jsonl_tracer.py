@@ -30,7 +30,7 @@ import msgspec
 from ..arguments import require_count
 from ..barrier.arguments import seconds
 from ..errors import UsageError
-from ..process_lock import lock_exclusively, unlock_and_close
+from ..store.process_lock import lock_exclusively, unlock_and_close
 from .schema import FIRST_BYTES, SCHEMA, VERSION, End, Event, Gap, Header
 
 logger = logging.getLogger("cleancut.trace")

@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 from impl import BarrierReentered, CheckpointBarrier
-from spec.barrier import BarrierScope, barrier
+from spec.machines.barrier import BarrierScope, barrier
 
-from ..follower import Coverage
-from ..refinement import BARRIER_EVENTS, BarrierTasks, barrier_model, follow_barrier, with_cancellation
+from ..correspondence.follower import Coverage
+from ..correspondence.refinement import BARRIER_EVENTS, BarrierTasks, barrier_model, follow_barrier, with_cancellation
 
 
 class ImplBarrier:

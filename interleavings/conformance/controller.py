@@ -8,11 +8,12 @@ from concurrent.futures import Executor, Future
 from typing import Any
 
 from impl import CheckpointBarrier, Checkpointer, CleancutError, Controller, ControllerConfig, PendingSave
-from impl.ledger import Admission, Phase
-from spec.cut import CutScope, cut
+from impl.run.ledger import Admission
+from impl.run.pending_groups import Phase
+from spec.machines.cut import CutScope, cut
 
-from ..follower import Coverage
-from ..refinement import (
+from ..correspondence.follower import Coverage
+from ..correspondence.refinement import (
     BARRIER_EVENTS,
     CUT_EVENTS,
     Prompts,
@@ -22,7 +23,7 @@ from ..refinement import (
     owners_of_files,
     restored_state,
 )
-from ..refinement.images import handed_out_count
+from ..correspondence.refinement.images import handed_out_count
 from ..scenarios.fake_disk import FakeDisk
 from ..scenarios.whole_run import DIRECTORY, loader_of, sampler_of, writer_identity
 from .driving import TURNS, FeatureMissing, StepRefused, settled

@@ -13,9 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Protocol
 
+from cleancut_leaf.words import counted
 from impl.errors import UsageError
-
-from ..in_words import counted
 
 # Turns of the loop that a step gets before it counts as left waiting. Nothing here waits for time to pass.
 TURNS = 60

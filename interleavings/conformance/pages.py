@@ -12,19 +12,19 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from spec.catalogue import UnknownName, machine_named
-from spec.counterexample import TraceStale, changes
-from spec.machine import Machine
-from spec.model import Model
+from spec.command.counterexample import TraceStale, changes
+from spec.language.machine import Machine
+from spec.language.model import Model
+from spec.machines.catalogue import UnknownName, machine_named
 
+from ..correspondence.follower import Coverage
+from ..correspondence.refinement import Prompts
 from ..errors import TraceUnreadable, Violation
-from ..explaining import page_of, step_of
-from ..follower import Coverage
-from ..page import Page, PageStep, html_of
-from ..refinement import Prompts
 from ..replaying import replay
-from ..subject import Subject
-from ..trace import Trace
+from ..report.explaining import page_of, step_of
+from ..report.page import Page, PageStep, html_of
+from ..runtime.subject import Subject
+from ..runtime.trace import Trace
 from .source_lines import source_lines
 from .spec_trace import SpecTrace
 from .standings import band_in, image_in, standing_in

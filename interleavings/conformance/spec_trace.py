@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spec.catalogue import machine_named
-from spec.counterexample import TraceStale
-from spec.counterexample import replay as walk
-from spec.machine import Action, Machine, ModelFault
-from spec.model import Model
-from spec.scopes import FAMILIES
+from spec.command.counterexample import TraceStale as TraceStale
+from spec.command.counterexample import replay as walk
+from spec.language.machine import Action, Machine, ModelFault
+from spec.language.model import Model
+from spec.machines.catalogue import machine_named
+from spec.machines.scopes import FAMILIES
 
 from ..errors import TraceUnreadable
-from ..source_text import identifier, literal, python_source, words
-from ..trace import read_document
+from ..report.source_text import identifier, literal, python_source, words
+from ..runtime.trace import read_document
 
 FORMAT, VERSION = "cleancut-spec-trace", 1
 

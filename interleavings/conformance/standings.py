@@ -6,9 +6,9 @@ from collections.abc import Callable, Container, Sequence
 from itertools import groupby
 from typing import Any
 
-from spec.barrier import CHECKPOINT_STANDS, INSIDE, QUEUED, WAITING, WRITER_STANDS
-from spec.barrier import OPEN as CUT_IS_OPEN
-from spec.cut.state import (
+from spec.machines.barrier import CHECKPOINT_STANDS, INSIDE, QUEUED, WAITING, WRITER_STANDS
+from spec.machines.barrier import OPEN as CUT_IS_OPEN
+from spec.machines.cut.state import (
     ACCOUNT_SAYS,
     ADMITTED,
     BACKING_OFF,
@@ -26,9 +26,9 @@ from spec.cut.state import (
     UNREADY,
     WRITING,
 )
-from spec.store import CACHED, CONTENT_SAYS, DURABLE, NOWHERE, PLACE_SAYS, PUBLISHED
+from spec.machines.store.actions import CACHED, CONTENT_SAYS, DURABLE, NOWHERE, PLACE_SAYS, PUBLISHED
 
-from ..page import Band, Kind, Standing
+from ..report.page import Band, Kind, Standing
 
 Standings = tuple[Standing, ...]
 #: Fewer neighbours than this are shown one by one.

@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import re
 
-from ..follower import Coverage
-from ..subject import Program
+from ..correspondence.follower import Coverage
+from ..runtime.subject import Program
 from . import abort as _abort
 from . import barrier as _barrier
 from . import commit as _commit
@@ -25,7 +25,26 @@ from . import saves as _saves
 from . import snapshots as _snapshots
 from . import spares as _spares
 from . import watchdog as _watchdog
+from .crash_images import Directory as Directory
+from .crash_images import Tree as Tree
+from .crash_images import crash_trees as crash_trees
+from .crash_images import planted as planted
+from .device import Run as Run
+from .fake_disk import Call as Call
+from .fake_disk import FakeDisk as FakeDisk
+from .lives import EMPTY as EMPTY
+from .lives import Model as Model
+from .readings import register_barrier as register_barrier
+from .readings import register_tensors as register_tensors
 from .scenario import RUN, Pinned, Scenario
+from .simulated_device import COPIES as COPIES
+from .simulated_device import MAIN as MAIN
+from .simulated_device import POISON as POISON
+from .simulated_device import UNWRITTEN as UNWRITTEN
+from .simulated_device import SimulatedDevice as SimulatedDevice
+from .survivors import Survivors as Survivors
+from .survivors import checkpoints_in as checkpoints_in
+from .whole_run import DIRECTORY as DIRECTORY
 from .whole_run import untraced
 
 # Runs that are searched without a tracer too: sections then end by shorter ways.

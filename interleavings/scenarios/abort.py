@@ -7,9 +7,9 @@ up once: aborted in flight, or evicted. `abort_cancelled` lets any task be cance
 
 from __future__ import annotations
 
-from spec.cut import WINDOWED, CutScope
+from spec.machines.cut import WINDOWED, CutScope
 
-from ..refinement import cut_model
+from ..correspondence.refinement import cut_model
 from .scenario import Pinned
 from .whole_run import whole_run
 

@@ -11,13 +11,19 @@ import asyncio
 
 from impl import CheckpointBarrier
 from impl.errors import DrainTimeout
-from spec.barrier import BarrierScope
-from spec.barrier import barrier as machine
+from spec.machines.barrier import BarrierScope
+from spec.machines.barrier import barrier as machine
 
+from ..correspondence.follower import Coverage, EventlessFollower, Follower, Remembered
+from ..correspondence.refinement import (
+    BarrierTasks,
+    barrier_model,
+    follow_barrier,
+    follow_silent_barrier,
+    with_cancellation,
+)
 from ..errors import Violation
-from ..follower import Coverage, EventlessFollower, Follower, Remembered
-from ..refinement import BarrierTasks, barrier_model, follow_barrier, follow_silent_barrier, with_cancellation
-from ..subject import Subject
+from ..runtime.subject import Subject
 from .readings import register_barrier
 from .scenario import Pinned, Scenario
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from spec.cut import CutScope
+from spec.machines.cut import CutScope
 
+from ..correspondence.refinement import cut_model
 from ..errors import Violation
-from ..refinement import cut_model
 from .scenario import Pinned
 from .whole_run import CLAIMS, DIRECTORY, WholeRun, whole_run
 

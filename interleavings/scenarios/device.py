@@ -14,18 +14,18 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from impl.barrier import CheckpointBarrier
-from impl.buffer import ReplayBuffer
-from impl.checkpointer import Checkpointer
-from impl.ledger import Ledger
-from impl.loader import PromptLoader
-from impl.samplers import InOrderSampler
-from impl.slots import Claim
+from impl.checkpoint.checkpointer import Checkpointer
+from impl.loaders.prompt_loader import PromptLoader
+from impl.run.buffer import ReplayBuffer
+from impl.run.ledger import Ledger
+from impl.run.samplers import InOrderSampler
+from impl.run.slots import Claim
 from impl.store.checkpoint_store import CheckpointStore
 from impl.store.lock import WriterIdentity
 
-from ..follower import Coverage
-from ..subject import Subject
-from ..walkers import register_walker
+from ..correspondence.follower import Coverage
+from ..runtime.subject import Subject
+from ..state.walkers import register_walker
 from .fake_disk import FakeDisk
 from .readings import register_barrier, register_tensors
 from .scenario import Pinned, Scenario
@@ -43,7 +43,7 @@ class Run:
     """The parts of a run without a controller, on a device with a block for each group and one more."""
 
     def __init__(self) -> None:
-        from impl.tensor_plane import TensorPlane
+        from impl.rows.tensor_plane import TensorPlane
 
         self.device = SimulatedDevice(blocks=GROUPS + 1)
         self.device.launched = self.may_happen_from_now_on

@@ -8,7 +8,7 @@ believe that some is left.
 
 from __future__ import annotations
 
-from spec.cut import CutScope
+from spec.machines.cut import CutScope
 
 from .lives import run_with_crashes
 from .scenario import Pinned

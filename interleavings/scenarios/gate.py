@@ -15,16 +15,16 @@ from typing import Any
 from impl.barrier import CheckpointBarrier, Cut
 from impl.errors import DrainTimeout
 from impl.keys import GroupId
-from impl.loader import PromptLoader
-from impl.samplers import InOrderSampler, Sampler, SamplerState
-from impl.samplers.protocol import Occupants, SlotView
-from impl.wakeup import Wakeup
-from spec.cut import CutScope
+from impl.loaders.prompt_loader import PromptLoader
+from impl.run.samplers import InOrderSampler, Sampler, SamplerState
+from impl.run.samplers.protocol import Occupants, SlotView
+from impl.waiting import Wakeup
+from spec.machines.cut import CutScope
 
+from ..correspondence.follower import Coverage, Event, Follower, Path, Remembered, Stutter
+from ..correspondence.refinement import cut_model
 from ..errors import Violation
-from ..follower import Coverage, Event, Follower, Path, Remembered, Stutter
-from ..refinement import cut_model
-from ..waits import Wait, register_wait
+from ..runtime.waits import Wait, register_wait
 from .scenario import Pinned
 from .waiting import gate_of
 from .whole_run import CLAIMS, WholeRun, loader_of, whole_run

@@ -15,19 +15,19 @@ from collections.abc import Coroutine, Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from cleancut_leaf.words import counted
 from impl.errors import UsageError
 from impl.store import names
-from spec.cut import CutScope
-from spec.cut import cut as machine
-from spec.cut.state import FULL
+from spec.machines.cut import CutScope
+from spec.machines.cut import cut as machine
+from spec.machines.cut.state import FULL
 
+from ..correspondence.follower import Coverage, Follower, Remembered, Resumed
+from ..correspondence.refinement import Prompts, Saves, cut_model, follow_cut, restored_state
+from ..correspondence.refinement.images import OutsideOfTheMachine
 from ..errors import Violation
-from ..follower import Coverage, Follower, Remembered, Resumed
-from ..in_words import counted
-from ..refinement import Prompts, Saves, cut_model, follow_cut, restored_state
-from ..refinement.images import OutsideOfTheMachine
-from ..subject import Subject
-from ..walkers import register_walker
+from ..runtime.subject import Subject
+from ..state.walkers import register_walker
 from .crash_images import Tree
 from .fake_disk import FakeDisk
 from .readings import register_barrier, register_disk, register_tensors

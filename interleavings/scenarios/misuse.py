@@ -18,13 +18,13 @@ from contextlib import AbstractAsyncContextManager
 from impl import CheckpointBarrier
 from impl.barrier import Cut
 from impl.errors import BarrierReentered
-from spec.barrier import BarrierScope
-from spec.barrier import barrier as machine
+from spec.machines.barrier import BarrierScope
+from spec.machines.barrier import barrier as machine
 
+from ..correspondence.follower import Coverage, Remembered
+from ..correspondence.refinement import BarrierTasks, barrier_model, follow_barrier, with_cancellation
 from ..errors import Violation
-from ..follower import Coverage, Remembered
-from ..refinement import BarrierTasks, barrier_model, follow_barrier, with_cancellation
-from ..subject import Subject
+from ..runtime.subject import Subject
 from .readings import register_barrier
 from .scenario import Pinned, Scenario
 from .waiting import register_waits

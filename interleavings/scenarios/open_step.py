@@ -7,7 +7,7 @@ claimed group as ready, later it is skipped. A crash gives the group back, from 
 
 from __future__ import annotations
 
-from spec.cut import CutScope
+from spec.machines.cut import CutScope
 
 from .lives import run_with_crashes
 from .scenario import Pinned

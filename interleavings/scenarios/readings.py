@@ -10,13 +10,13 @@ from typing import Any
 from impl.barrier import CheckpointBarrier
 from impl.barrier.asyncio_sections import AsyncioSection
 from impl.barrier.statistics import Recorder
-from impl.checkpointing.pending import SaveStatistics
-from impl.checkpointing.publication import Written
-from impl.checkpointing.save_log import SaveLog
-from impl.pinned_pool import PinnedPool
+from impl.checkpoint.pending import SaveStatistics
+from impl.checkpoint.publication import Written
+from impl.checkpoint.save_log import SaveLog
+from impl.rows.pinned_pool import PinnedPool
 
-from ..follower import Coverage, EventlessFollower, Follower, Remembered
-from ..walkers import register_walker
+from ..correspondence.follower import Coverage, EventlessFollower, Follower, Remembered
+from ..state.walkers import register_walker
 from .crash_images import Directory, File
 from .fake_disk import FakeDisk
 
@@ -73,8 +73,8 @@ def register_tensors() -> None:
     """A tensor is its dtype, shape and bytes; pinned memory is what is kept of it, without the lock around it."""
     import torch
 
-    from impl.tensor_plane import Record, TensorPlane
-    from impl.torch_cuda_device import CudaDevice
+    from impl.rows.tensor_plane import Record, TensorPlane
+    from impl.rows.torch_cuda_device import CudaDevice
 
     def content(tensor: torch.Tensor) -> tuple[Any, ...]:
         # A copy: torch marks memory that numpy has seen, and the library looks at that mark.

@@ -6,7 +6,7 @@ generates it afresh. The last save holds it trained. A crash before the first ch
 
 from __future__ import annotations
 
-from spec.cut import CutScope
+from spec.machines.cut import CutScope
 
 from .lives import run_with_crashes
 from .scenario import Pinned

@@ -6,9 +6,9 @@ first save waits for its window, is in it, and is written.
 
 from __future__ import annotations
 
-from spec.cut import READY_FIRST, WEIGHT_FIFO, WINDOWED, CutScope
+from spec.machines.cut import READY_FIRST, WEIGHT_FIFO, WINDOWED, CutScope
 
-from ..refinement import cut_model
+from ..correspondence.refinement import cut_model
 from .retries import Retries
 from .scenario import Pinned, Scenario
 from .whole_run import whole_run

@@ -14,13 +14,13 @@ from typing import Any
 from impl.errors import CleancutError
 from impl.store import names
 from impl.store.files import Handle
-from spec.cut import CutScope
-from spec.cut import cut as machine
-from spec.cut.state import OUTSIDE_WINDOW
+from spec.machines.cut import CutScope
+from spec.machines.cut import cut as machine
+from spec.machines.cut.state import OUTSIDE_WINDOW
 
-from ..follower import Coverage
-from ..refinement import cut_model
-from ..subject import Subject
+from ..correspondence.follower import Coverage
+from ..correspondence.refinement import cut_model
+from ..runtime.subject import Subject
 from .fake_disk import FakeDisk
 from .readings import register_barrier, register_disk, register_tensors
 from .scenario import Pinned, Scenario

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from ..follower import Coverage
-from ..subject import Program, Subject
+from ..correspondence.follower import Coverage
+from ..runtime.subject import Program, Subject
 
 Timers: TypeAlias = Literal["idle", "anytime"]
 RUN = "run_"

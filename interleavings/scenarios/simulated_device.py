@@ -1,8 +1,8 @@
 """An accelerator in memory that does what it is given when it is told to, and hands freed memory out again at once.
 
-It has the protocol of `impl.device`. Its tensors are torch tensors over one arena, so that the real data plane takes
-them; what is given to a *stream* (a kernel that fills a tensor, a copy to the host) waits in that stream's queue and
-reads or writes the arena only when somebody lets it:
+It has the protocol of `impl.rows.device`. Its tensors are torch tensors over one arena, so that the real data plane
+takes them; what is given to a *stream* (a kernel that fills a tensor, a copy to the host) waits in that stream's
+queue and reads or writes the arena only when somebody lets it:
 
 - `advance(stream)` lets the first of a queue happen, where nothing it has to wait for is missing;
 - `Event.synchronize` lets exactly what is needed happen, in order, and no more: the device is as late as it can be;
@@ -152,7 +152,7 @@ class SimulatedDevice:
         finally:
             self.current = before
 
-    # -- the protocol of impl.device ------------------------------------------------------------------------------
+    # -- the protocol of impl.rows.device ------------------------------------------------------------------------------
 
     def where(self, tensor: torch.Tensor) -> str | None:
         inside = self._base <= tensor.data_ptr() < self._base + len(self.arena)

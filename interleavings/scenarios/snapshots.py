@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from impl import steps
-from impl.checkpointer import PendingSave
-from spec.cut import CutScope
+from impl.checkpoint.pending import PendingSave
+from spec.machines.cut import CutScope
 
 from .crash_images import Tree
 from .lives import Life, Lives, run_with_crashes

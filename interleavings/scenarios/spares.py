@@ -8,9 +8,9 @@ trained at the end of the data.
 
 from __future__ import annotations
 
-from spec.cut import CutScope
+from spec.machines.cut import CutScope
 
-from ..refinement import cut_model
+from ..correspondence.refinement import cut_model
 from .scenario import Pinned
 from .whole_run import whole_run
 

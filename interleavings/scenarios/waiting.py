@@ -10,12 +10,12 @@ from typing import Any
 
 from impl.barrier import CheckpointBarrier
 from impl.barrier.asyncio_sections import AsyncioSection
-from impl.buffer import ReplayBuffer
 from impl.controller.supervisor import Supervisor
-from impl.permits import PermitPool
-from impl.samplers.step_sampler import StepSampler
+from impl.run.buffer import ReplayBuffer
+from impl.run.permits import PermitPool
+from impl.run.samplers.step_sampler import StepSampler
 
-from ..waits import Wait, register_wait
+from ..runtime.waits import Wait, register_wait
 
 
 def register_waits() -> None:

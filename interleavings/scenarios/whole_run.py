@@ -13,25 +13,32 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from cleancut_leaf.words import counted
 from impl.barrier import CheckpointBarrier
-from impl.checkpointer import Checkpointer
+from impl.checkpoint.checkpointer import Checkpointer
 from impl.controller import Controller, ControllerConfig
 from impl.errors import CleancutError
-from impl.loader import PromptLoader
-from impl.samplers import InOrderSampler, ReadyFirstSampler, Sampler, WeightFifoSampler, WindowedSampler
+from impl.loaders.prompt_loader import PromptLoader
+from impl.run.samplers import InOrderSampler, ReadyFirstSampler, Sampler, WeightFifoSampler, WindowedSampler
 from impl.store import names
 from impl.store.lock import WriterIdentity
-from impl.trainer_state import TrainerState
-from spec.cut import IN_ORDER, READY_FIRST, WEIGHT_FIFO, CutScope
-from spec.cut import cut as machine
-from spec.cut.state import OUTSIDE_WINDOW
+from impl.trainer.trainer_state import TrainerState
+from spec.machines.cut import IN_ORDER, READY_FIRST, WEIGHT_FIFO, CutScope
+from spec.machines.cut import cut as machine
+from spec.machines.cut.state import OUTSIDE_WINDOW
 
+from ..correspondence.follower import Coverage, Follower, Remembered, View
+from ..correspondence.refinement import (
+    Prompts,
+    follow_cut,
+    follow_silent_cut,
+    image_of_files,
+    image_of_machine,
+    owners_of_files,
+)
+from ..correspondence.refinement.images import OutsideOfTheMachine, handed_out_count, reasons_told
 from ..errors import Violation
-from ..follower import Coverage, Follower, Remembered, View
-from ..in_words import counted
-from ..refinement import Prompts, follow_cut, follow_silent_cut, image_of_files, image_of_machine, owners_of_files
-from ..refinement.images import OutsideOfTheMachine, handed_out_count, reasons_told
-from ..subject import Subject
+from ..runtime.subject import Subject
 from .fake_disk import FakeDisk
 from .readings import register_barrier, register_disk, register_tensors
 from .scenario import Pinned, Scenario, Timers

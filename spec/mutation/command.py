@@ -14,8 +14,9 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from ..catalogue import MACHINES, UnknownName, machine_named
-from ..terminal import how_far
+from cleancut_leaf.terminal import how_far
+
+from ..machines.catalogue import MACHINES, UnknownName, machine_named
 from .judging import ALIKE, NOTICED, SURVIVES, UNDECIDED
 from .mutants import PROPERTY, SYSTEM, Mutant, mutants_of
 from .running import judged

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from .. import reference_engine
-from ..machine import Claim, Machine, ModelFault, Property
-from ..model import Model, Step
-from ..scopes import SMALL
+from ..engines import reference
+from ..language.machine import Claim, Machine, ModelFault, Property
+from ..language.model import Model, Step
+from ..machines.scopes import SMALL
 from .mutants import SYSTEM, Mutant, actions_reading, claims_reading, machine_of
 from .wider import WIDER
 
@@ -157,7 +157,7 @@ class Judge:
             with mutant.applied() as machine:
                 looked = _Comparison(machine, mutant, explored)
             if looked.broken:
-                return Judgement(mutant, NOTICED, next(iter(looked.broken)), explored.name, looked.broken)
+                return Judgement(mutant, NOTICED, next(iter(looked.broken)), explored.name, seen=looked.broken)
             if looked.fault:
                 return Judgement(mutant, NOTICED, looked.fault, explored.name)
             if not looked.wrong:
@@ -167,12 +167,12 @@ class Judge:
             try:
                 limit = 4 * len(explored.states) + 5000
                 with mutant.applied():
-                    search = reference_engine.search(looked.model, max_states=limit)
+                    search = reference.search(looked.model, max_states=limit)
             except FAULTS as fault:
                 return Judgement(mutant, NOTICED, _fault(fault), explored.name)
             if search.violation is not None:
                 by = search.violation.property
-                return Judgement(mutant, NOTICED, by, explored.name, {by: list(search.violation.steps)})
+                return Judgement(mutant, NOTICED, by, explored.name, seen={by: list(search.violation.steps)})
             if not search.complete:
                 undecided = explored.name
             occurs |= occurring(search) if search.complete else explored.occurs
@@ -191,7 +191,7 @@ class Judge:
         return Judgement(mutant, ALIKE)
 
 
-def occurring(search: reference_engine.Search) -> set[str]:
+def occurring(search: reference.Search) -> set[str]:
     """The premises that occurred in a search, and the actions that were taken."""
     everything = {label(k, c) for k in search.model.machine.properties.values() for c in k.claims}
     return (everything - set(search.unwitnessed)) | {f"action {name}" for name, n in search.taken.items() if n}

@@ -19,20 +19,22 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
-from ..catalogue import MACHINES
-from ..machine import Claim, Machine
-from ..pictures import ANY, arrow_of, with_arrow
+from ..language.machine import Claim, Machine
+from ..language.pictures import ANY, arrow_of, with_arrow
+from ..machines.catalogue import MACHINES
 from .edits import edits_of
 
 SYSTEM, PROPERTY = "system", "property"
 TEXTS: Final[dict[str, tuple[str, ...]]] = {
-    "barrier": tuple(f"spec.barrier.{part}" for part in ("state", "sections", "leases", "properties", "rules")),
+    "barrier": tuple(
+        f"spec.machines.barrier.{part}" for part in ("state", "sections", "leases", "properties", "rules")
+    ),
     "cut": tuple(
-        f"spec.cut.{part}"
+        f"spec.machines.cut.{part}"
         for part in ("state", "rollout", "trouble", "training", "saving", "leases", "properties", "rules")
     ),
-    "store": ("spec.store", "spec.store_properties"),
-    "combined": ("spec.combined",),
+    "store": ("spec.machines.store.actions", "spec.machines.store.properties"),
+    "combined": ("spec.machines.combined",),
 }
 """The modules that a machine's text stands in."""
 UNSAID: Final = ("describe",)
@@ -62,7 +64,7 @@ class Mutant:
         more = f" #{self.occurrence + 1}" if self.occurrence else ""
         # What an edit leaves out says which one it is; of any other, the text before and after.
         text = self.what if ": " in self.what else f"{self.what}: {self.before} => {self.after}"
-        return f"{self.module.removeprefix('spec.')}.{self.function}: {text}{more}"
+        return f"{self.module.removeprefix('spec.machines.')}.{self.function}: {text}{more}"
 
     @property
     def place(self) -> str:
@@ -120,7 +122,7 @@ def _claim_mutants(machine: str) -> Iterator[ClaimMutant]:
             for what, put in weaker:
                 at = claim.at or "every step"
                 code = (lambda: None).__code__
-                module = f"spec.{machine}.properties"
+                module = f"spec.machines.{machine}.properties"
                 before = f"{name} at {at}"
                 yield ClaimMutant(
                     machine, PROPERTY, module, name, f"{what} at {at}", before, "", 0, 0, code, number, put
@@ -130,7 +132,7 @@ def _claim_mutants(machine: str) -> Iterator[ClaimMutant]:
 def machine_of(name: str) -> Machine:
     """The machine as its text is now. The one with slots step by step is built of the cut's, so it is built again."""
     if name == "combined":
-        built: Machine = importlib.import_module("spec.combined").build()
+        built: Machine = importlib.import_module("spec.machines.combined").build()
         return built
     return MACHINES[name]
 
@@ -154,13 +156,7 @@ def source_of(module: str) -> str:
 def digest(machine: str) -> str:
     """A digest of all that the judgement of a mutant of this machine depends on."""
     here = Path(__file__).resolve().parent
-    folder = here.parent
-    texts = [
-        *folder.glob("*.py"),
-        *(folder / "cut").glob("*.py"),
-        *(folder / "barrier").glob("*.py"),
-        *here.glob("*.py"),
-    ]
+    texts = [path for room in ("machines", "language", "mutation") for path in (here.parent / room).rglob("*.py")]
     sha = hashlib.sha256(machine.encode())
     for path in sorted(texts):
         sha.update(path.read_bytes())

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from .. import reference_engine
-from ..catalogue import scopes_named
-from ..machine import Machine, Progress, Property
-from ..model import Model, Step
+from ..engines import reference
+from ..language.machine import Machine, Progress, Property
+from ..language.model import Model, Step
+from ..machines.catalogue import scopes_named
 from .judging import FAULTS, NOTICED, SURVIVES, Explored, Judge, Judgement, broken_here
 from .mutants import Mutant, affected_by, machine_of, mutants_of
 
@@ -171,7 +171,7 @@ def _seen(judged: Mapping[str, Mapping[str, Any]]) -> Iterator[Wrong]:
 def _breaking(model: Model, name: str) -> Path_ | None:
     """The path to where a machine breaks a property, None where it does not, or cannot be searched."""
     try:
-        found = reference_engine.search(model, properties=[name], max_states=60_000)
+        found = reference.search(model, properties=[name], max_states=60_000)
     except FAULTS:
         return None
     return found.violation.steps if found.violation else None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..barrier import BarrierScope
-from ..cut import READY_FIRST, WEIGHT_FIFO, WINDOWED, CutScope
-from ..scopes import Scope
-from ..store import StoreScope
+from ..machines.barrier import BarrierScope
+from ..machines.cut import READY_FIRST, WEIGHT_FIFO, WINDOWED, CutScope
+from ..machines.scopes import Scope
+from ..machines.store.actions import StoreScope
 
 WIDER: dict[str, dict[str, Scope]] = {
     "barrier": {

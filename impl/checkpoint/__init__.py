@@ -1,0 +1,5 @@
+"""Capture in one window, durable publication in the background, and the way back."""
+
+from cleancut_leaf.public import names_in_stub
+
+__getattr__, __dir__, __all__ = names_in_stub(__name__, __file__)

@@ -1,1 +1,0 @@
-"""Capture in one window, durable publication in the background, and the way back."""

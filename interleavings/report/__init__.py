@@ -1,0 +1,5 @@
+"""From a failure to something a person can read: counterexamples, pages, pytests."""
+
+from cleancut_leaf.public import names_in_stub
+
+__getattr__, __dir__, __all__ = names_in_stub(__name__, __file__)

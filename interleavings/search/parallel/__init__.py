@@ -1,0 +1,1 @@
+"""A search shared by processes, of this machine or of a Ray cluster."""

@@ -1,0 +1,32 @@
+"""The names of `proofs.solver` that others use, each written down once."""
+
+from .bounded import GaveUp as GaveUp
+from .bounded import NoTrace as NoTrace
+from .bounded import Trace as Trace
+from .bounded import TraceDoesNotReplay as TraceDoesNotReplay
+from .bounded import require_violation as require_violation
+from .bounded import shortest_trace as shortest_trace
+from .conjuncts import about as about
+from .counting import laws as laws
+from .counting import no_more_than as no_more_than
+from .discharging import Outcome as Outcome
+from .discharging import Proved as Proved
+from .discharging import Refuted as Refuted
+from .discharging import Unknown as Unknown
+from .discharging import allowed_by_the_laws as allowed_by_the_laws
+from .discharging import discharge as discharge
+from .evaluation import Relation as Relation
+from .evaluation import Statement as Statement
+from .obligations import Definition as Definition
+from .obligations import Obligation as Obligation
+from .obligations import Question as Question
+from .obligations import assumed as assumed
+from .obligations import obligations_of as obligations_of
+from .ranking import Height as Height
+from .ranking import enabled_somewhere as enabled_somewhere
+from .ranking import obligation_of_height as obligation_of_height
+from .symbols import SymbolicState as SymbolicState
+from .symbols import symbolic_step as symbolic_step
+from .terms import NUMBERS as NUMBERS
+from .terms import Terms as Terms
+from .terms import Untranslatable as Untranslatable

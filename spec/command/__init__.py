@@ -1,0 +1,5 @@
+"""The command line `python -m spec`, and what it shows."""
+
+from cleancut_leaf.public import names_in_stub
+
+__getattr__, __dir__, __all__ = names_in_stub(__name__, __file__)

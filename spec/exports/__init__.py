@@ -1,0 +1,1 @@
+"""The text of a machine for other model checkers."""

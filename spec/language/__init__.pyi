@@ -1,0 +1,35 @@
+"""The names of `spec.language` that others use, each written down once."""
+
+from .expression import Domain as Domain
+from .expression import Symbol as Symbol
+from .expression import SymbolicVector as SymbolicVector
+from .expression import SymbolRefused as SymbolRefused
+from .expression import Value as Value
+from .expression import Vector as Vector
+from .expression import all_of as all_of
+from .expression import any_of as any_of
+from .expression import count as count
+from .expression import each as each
+from .expression import implies as implies
+from .expression import not_ as not_
+from .expression import put as put
+from .expression import total as total
+from .expression import where as where
+from .machine import Action as Action
+from .machine import Machine as Machine
+from .machine import ModelFault as ModelFault
+from .machine import Progress as Progress
+from .machine import Symmetry as Symmetry
+from .machine import Variable as Variable
+from .machine import Variant as Variant
+from .model import Model as Model
+from .model import Step as Step
+from .narrowing import narrowed as narrowed
+from .packing import Packing as Packing
+from .packing import signed as signed
+from .scalar_form import ScalarModel as ScalarModel
+from .scalar_nodes import Node as Node
+from .scalar_nodes import Nodes as Nodes
+from .scalar_nodes import evaluate as evaluate
+from .switching import Unlike as Unlike
+from .switching import switched_form as switched_form
