@@ -1,6 +1,6 @@
 """The single edits of a function of a machine, as syntax trees: a conjunct left out, a comparison moved by one, …
 
-Only what is said of a state is edited: functions whose first parameter is `s`, and what stands inside them. Each edit
+Only what is said of a state is edited: functions whose first parameter is a `Value`, and what stands inside them. Each edit
 is a whole function again, so that it can be compiled in the place of the right one.
 """
 
@@ -68,10 +68,14 @@ def _with(function: ast.FunctionDef, place: int, new: ast.expr) -> ast.FunctionD
 
 def _about_a_state(function: ast.FunctionDef) -> list[ast.FunctionDef]:
     """The function itself, if it is about a state, else those inside it that are."""
-    if function.args.args and function.args.args[0].arg == "s":
+
+    def takes_a_state(node: ast.FunctionDef) -> bool:
+        first = node.args.args[0].annotation if node.args.args else None
+        return isinstance(first, ast.Name) and first.id == "Value"
+
+    if takes_a_state(function):
         return [function]
-    inside = [node for node in ast.walk(function) if isinstance(node, ast.FunctionDef) and node is not function]
-    return [node for node in inside if node.args.args and node.args.args[0].arg == "s"]
+    return [node for node in ast.walk(function) if isinstance(node, ast.FunctionDef) and takes_a_state(node)]
 
 
 def _replacements(function: ast.FunctionDef, values: Mapping[str, object]) -> Iterator[tuple[ast.expr, ast.expr, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...language.expression import Value, each, put
 from ...language.machine import Effects, Machine, changed
-from . import CHILD_WAITING, INSIDE, LAPSED, OUTSIDE, QUEUED, SILENT, SOUND, barrier
+from . import BORN, CHILD_ENDED, CHILD_WAITING, INSIDE, LAPSED, OUTSIDE, QUEUED, SILENT, SOUND, barrier
 from .sections import cancel_inside, cancel_outside, expire_cut
 
 
@@ -35,6 +35,23 @@ def late_beat_is_heard(machine: Machine) -> None:
 def withdrawn_cut_stays_queued(machine: Machine) -> None:
     """A checkpoint that is cancelled while it waits leaves the queue, and still believes that it is in it."""
     changed(machine, "withdraw_cut", lambda s, c: {"cut": put(s.cut, c, QUEUED)})
+
+
+@barrier.variant(breaks="checkpoints_follow_the_picture", scope="one_cancellation", length=3)
+def cancelled_cut_stays_open(machine: Machine) -> None:
+    """A checkpoint that is cancelled inside its cut lets everybody in, and still believes that it is alone."""
+    changed(machine, "cancel_in_cut", lambda s, c: {"cut": s.cut})
+
+
+@barrier.variant(breaks="a_child_is_refused_in_a_section_alone", scope="children", length=5)
+def child_refused_for_good(machine: Machine) -> None:
+    """A child is refused for having been born in a section, although that has ended."""
+
+    def refuse(s: Value, w: Value) -> Effects:
+        """Whether the section is open or not."""
+        return s.child[w] == BORN, {"child": put(s.child, w, CHILD_ENDED)}
+
+    machine.replace("refuse_child", refuse)
 
 
 @barrier.variant(breaks="release_lets_in_who_waits", scope="children", length=8)

@@ -129,6 +129,14 @@ def cancelled_between_two_slots(s: Value, after: Value, w: Value) -> Value:
     return (s.at[w] == OUTSIDE) & (s.rounds_left[w] > 0)
 
 
+@barrier.step(
+    "start_child", "refuse_child", witness=lambda s: any_of(s.all_writers, lambda w: s.child[w] == BORN)
+)
+def a_child_is_refused_in_a_section_alone(s: Value, after: Value, w: Value) -> Value:
+    """A child is born in its parent's section, and refused while that is open: after it, the child is a writer."""
+    return s.at[w] == INSIDE
+
+
 @barrier.step("expire_cut", witness=lambda s: any_of(s.all_checkpointers, lambda c: s.place[c] > 1))
 def drained_head_is_granted(s: Value, after: Value, c: Value) -> Value:
     """Only the head of the queue gives up its drain, and only while somebody is inside: drained, it is granted."""
