@@ -1,7 +1,7 @@
 """The single edits of a function of a machine, as syntax trees: a conjunct left out, a comparison moved by one, …
 
-Only what is said of a state is edited: functions whose first parameter is a `Value`, and what stands inside them. Each edit
-is a whole function again, so that it can be compiled in the place of the right one.
+Only what is said of a state is edited: functions whose first parameter is a `Value`, and what stands inside them. Each
+edit is a whole function again, so that it can be compiled in the place of the right one.
 """
 
 from __future__ import annotations

@@ -106,9 +106,11 @@ class ClaimMutant(Mutant):
 
 
 def _claim_mutants(machine: str) -> Iterator[ClaimMutant]:
-    if machine == "combined":  # its claims are the cut's
-        return
+    of_the_cut = MACHINES["cut"].properties if machine == "combined" else {}
     for name, known in machine_of(machine).properties.items():
+        if name in of_the_cut:
+            continue
+        module, line = _stands(machine, name)
         for number, claim in enumerate(known.claims):
             arrow = arrow_of(claim.function)
             weaker: list[tuple[str, Claim | None]] = []
@@ -122,17 +124,26 @@ def _claim_mutants(machine: str) -> Iterator[ClaimMutant]:
             for what, put in weaker:
                 at = claim.at or "every step"
                 code = (lambda: None).__code__
-                module = f"spec.machines.{machine}.properties"
                 before = f"{name} at {at}"
                 yield ClaimMutant(
-                    machine, PROPERTY, module, name, f"{what} at {at}", before, "", 0, 0, code, number, put
+                    machine, PROPERTY, module, name, f"{what} at {at}", before, "", 0, line, code, number, put
                 )
+
+
+def _stands(machine: str, name: str) -> tuple[str, int]:
+    """The module and the line where a property is registered first."""
+    for module in TEXTS[machine]:
+        for number, line in enumerate(source_of(module).splitlines(), start=1):
+            if f'"{name}"' in line or f"def {name}(" in line:
+                return module, number
+    raise AssertionError(f"{name} stands in no text of {machine}")
 
 
 def machine_of(name: str) -> Machine:
     """The machine as its text is now. The one with slots step by step is built of the cut's, so it is built again."""
     if name == "combined":
         built: Machine = importlib.import_module("spec.machines.combined").build()
+        built.variants = MACHINES[name].variants
         return built
     return MACHINES[name]
 
@@ -175,10 +186,9 @@ def mutants_of(machine: str) -> tuple[Mutant, ...]:
             if not isinstance(node, ast.FunctionDef) or node.name in UNSAID or node.name not in functions:
                 continue
             name = (module, node.name)
-            # The functions that build the combined machine are read by its actions.
-            system = name in in_actions or (machine == "combined" and node.name not in MACHINES[machine].variants)
-            if system or name in in_claims:
-                found += _mutants_of_function(machine, SYSTEM if system else PROPERTY, known, node)
+            if name in in_actions or name in in_claims:
+                kind = SYSTEM if name in in_actions else PROPERTY
+                found += _mutants_of_function(machine, kind, known, node)
     return (*found, *_claim_mutants(machine))
 
 
@@ -222,14 +232,16 @@ Named = tuple[str, str]
 def reached(function: Callable[..., Any], machine: str) -> frozenset[Named]:
     """The functions of the machine's text that a function reads, itself included."""
     found: set[Named] = set()
+    seen: set[FunctionType] = set()
     todo: list[Any] = [function]
     while todo:
         one = todo.pop()
         if not isinstance(one, FunctionType):
             continue
-        name = (one.__module__, one.__qualname__)
-        if name in found:
+        name = (one.__module__, one.__qualname__.partition(".")[0])  # of one inside another, the outer one
+        if one in seen:
             continue
+        seen.add(one)
         found.add(name)
         names = set(_names(one.__code__))
         todo += [one.__globals__[n] for n in names if n in one.__globals__]

@@ -89,6 +89,17 @@ class Resting:
                 return Judgement(mutant, NOTICED, wrong.breaks, wrong.scope, wrong.label)
         return self.in_the_right_machine(mutant, affected) or Judgement(mutant, SURVIVES)
 
+    def remembers(self, mutant: Mutant) -> Judgement | None:
+        """Whether a variant is no longer caught without what a mutant leaves out, though nothing else tells it.
+
+        What an action writes down for a property alone changes no step of the right machine: it is a part of that.
+        """
+        for name in dict.fromkeys(known.breaks for known in machine_of(self.machine).variants.values()):
+            for wrong in self.variants(name):
+                if not self.breaks_there(wrong, mutant) and not self.caught(wrong, mutant):
+                    return Judgement(mutant, NOTICED, wrong.breaks, wrong.scope, wrong.label)
+        return None
+
     def remembered(self, text: str, affected: Sequence[str]) -> Iterator[Wrong]:
         """The mutant that one is said to rest on, if a search with it does break one of these properties."""
         key, _, scope = text.rpartition(" (")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from .judging import Judge
+from .judging import ALIKE, Judge
 from .mutants import PROPERTY, SYSTEM, Mutant, digest, mutants_of
 from .resting import Resting
 
@@ -52,22 +52,22 @@ def _each(machine: str, keys: Sequence[str], processes: int, known: dict[str, di
         return
     if _judge is None or _judge.machine != machine:
         _judge = Judge(machine)
-    _resting = None
-    if any(m.kind == PROPERTY for m in mutants_of(machine) if m.key == keys[0]):
-        _resting = Resting(_judge, known)
+    _resting = Resting(_judge, known)
     if processes == 1:
         yield from map(_judged, keys)
         return
     # Before the processes part, so that they share it.
     _judge.family.enumerate()
-    if _resting is None:
-        _judge.wider.enumerate()
+    _judge.wider.enumerate()
     with multiprocessing.get_context("fork").Pool(processes) as pool:
         yield from pool.imap(_judged, keys)
 
 
 def _judged(key: str) -> dict[str, Any]:
     assert _judge is not None
+    assert _resting is not None
     mutant = next(m for m in mutants_of(_judge.machine) if m.key == key)
-    found = _judge.judge(mutant) if _resting is None else _resting.judge(mutant)
-    return found.document()
+    if mutant.kind == PROPERTY:
+        return _resting.judge(mutant).document()
+    found = _judge.judge(mutant)
+    return ((found.verdict == ALIKE and _resting.remembers(mutant)) or found).document()

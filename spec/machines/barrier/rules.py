@@ -129,9 +129,7 @@ def cancelled_between_two_slots(s: Value, after: Value, w: Value) -> Value:
     return (s.at[w] == OUTSIDE) & (s.rounds_left[w] > 0)
 
 
-@barrier.step(
-    "start_child", "refuse_child", witness=lambda s: any_of(s.all_writers, lambda w: s.child[w] == BORN)
-)
+@barrier.step("start_child", "refuse_child", witness=lambda s: any_of(s.all_writers, lambda w: s.child[w] == BORN))
 def a_child_is_refused_in_a_section_alone(s: Value, after: Value, w: Value) -> Value:
     """A child is born in its parent's section, and refused while that is open: after it, the child is a writer."""
     return s.at[w] == INSIDE
