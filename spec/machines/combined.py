@@ -185,10 +185,19 @@ def cut_does_not_drain(machine: Machine) -> None:
     machine.replace("open_cut", open_cut)
 
 
-@combined.variant(breaks="one_act_a_slot", scope="one_batch", length=2)
-def acts_again(machine: Machine) -> None:
-    """An actor that has acted may act again before it leaves."""
-    changed(machine, "reserve_batch", lambda s: {"at": s.at})
+def acts_again(name: str, scope: str, length: int) -> None:
+    """Register the variant in which this action leaves its actor as if it had not acted: it may act once more."""
+
+    def apply(machine: Machine) -> None:
+        changed(machine, name, lambda s, *index: {"at": s.at})
+
+    apply.__name__ = f"{name}_and_more"
+    apply.__doc__ = f"After `{name}` an actor may act again before it leaves its slot."
+    combined.variant(breaks="one_act_a_slot", scope=scope, length=length)(apply)
+
+
+for _name, _length in zip(IN_SLOTS, (2, 6, 9, 11, 13, 16), strict=True):
+    acts_again(_name, "one_batch", _length)
 
 
 @combined.variant(breaks="actors_follow_the_picture", scope="one_batch", length=2)
@@ -206,3 +215,26 @@ def enters_inside(machine: Machine) -> None:
 def asks_inside(machine: Machine) -> None:
     """The train pump asks for a full save inside its own slot."""
     machine.replace("request_cut", cut.actions["request_cut"].function)
+
+
+@combined.variant(breaks="actors_follow_the_picture", scope="one_batch", length=1)
+def leaves_from_outside(machine: Machine) -> None:
+    """An actor that is outside gives back a slot that it does not hold."""
+
+    def leave_slot(s: Value, a: Value) -> Effects:
+        """Whether it holds one or not."""
+        return s.at[a] >= OUTSIDE, {"at": put(s.at, a, OUTSIDE)}
+
+    machine.replace("leave_slot", leave_slot)
+
+
+@combined.variant(breaks="actors_follow_the_picture", scope="one_batch", length=2)
+def stays_inside(machine: Machine) -> None:
+    """An actor that leaves is still counted as inside."""
+    changed(machine, "leave_slot", lambda s, a: {"at": s.at})
+
+
+@combined.variant(breaks="actors_follow_the_picture", scope="one_batch", length=1)
+def enters_outside(machine: Machine) -> None:
+    """An actor that enters is not counted as inside: a checkpoint does not wait for it."""
+    changed(machine, "enter_slot", lambda s, a: {"at": s.at})

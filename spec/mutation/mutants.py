@@ -19,7 +19,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
-from ..language.machine import Claim, Machine
+from ..language.machine import Claim, Machine, Property
 from ..language.pictures import ANY, arrow_of, with_arrow
 from ..machines.catalogue import MACHINES
 from .edits import edits_of
@@ -98,11 +98,14 @@ class ClaimMutant(Mutant):
         right = machine.properties[self.function]
         claims = list(right.claims)
         claims[self.number : self.number + 1] = [] if self.weaker is None else [self.weaker]
-        machine.properties[self.function] = replace(right, claims=tuple(claims))
+        asks_less = replace(right, claims=tuple(claims))
+        held = _weaker if self.machine == "combined" else machine.properties
+        held[self.function] = asks_less
         try:
-            yield machine
+            yield machine_of(self.machine)
         finally:
             machine.properties[self.function] = right
+            _weaker.clear()
 
 
 def _claim_mutants(machine: str) -> Iterator[ClaimMutant]:
@@ -139,11 +142,16 @@ def _stands(machine: str, name: str) -> tuple[str, int]:
     raise AssertionError(f"{name} stands in no text of {machine}")
 
 
+_weaker: dict[str, Property] = {}
+"""What stands in the place of properties of the combined machine, however often it is built again meanwhile."""
+
+
 def machine_of(name: str) -> Machine:
     """The machine as its text is now. The one with slots step by step is built of the cut's, so it is built again."""
     if name == "combined":
         built: Machine = importlib.import_module("spec.machines.combined").build()
         built.variants = MACHINES[name].variants
+        built.properties.update(_weaker)
         return built
     return MACHINES[name]
 
