@@ -2,8 +2,8 @@
 
     python bench/mutation.py [--json FILE] [--quick]
 
-The whole run judges some three thousand mutants, which takes about an hour of processor time; what was judged is kept in
-`build/mutants` by the digest of the texts, so a run that was stopped goes on. Quick, only the barrier's are judged. The
+The whole run judges some three thousand mutants. What was judged is kept in `build/mutants` by the digest of the texts,
+so that a machine that is done is not judged again. Quick, only the barrier's are judged. The
 wrong machine that each conjunct of a property rests on is written to `spec/mutation/rests.json`, from which a sample
 finds it again (`python -m spec mutate --sample 20`); the survivors with their reasons stand beside it.
 """
