@@ -19,8 +19,7 @@ from pathlib import Path
 from parts.figures import Row, at_least, at_most, only_shown, options_of, reported
 
 from spec.machines import MACHINES
-from spec.mutation.command import chosen, survives, tallies
-from spec.mutation.judging import NOTICED
+from spec.mutation.command_line import chosen, survives, tallies
 from spec.mutation.mutants import PROPERTY, SYSTEM
 from spec.mutation.resting import RESTS
 from spec.mutation.running import judged
@@ -44,7 +43,7 @@ def rows(quick: bool) -> Iterator[Row]:
             )
         yield at_most(f"survivors without a reason, of {said}", tally.unaccounted, 0)
     if not quick:
-        rests = {d["mutant"]: d["rests"] for d in documents if d["verdict"] == NOTICED and d["rests"]}
+        rests = {d["mutant"]: d["rests"] for d in documents if d["rests"] and not d["rests"].startswith("variant ")}
         RESTS.write_text(json.dumps(rests, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     for document in documents:
         if survives(document):

@@ -83,8 +83,8 @@ def test_the_machine_with_slots_step_by_step_checks_what_the_cut_claims():
     """It takes its properties from the cut and drops only those about features that its scopes leave off."""
     left_out = {"staleness_bound", "loader_agrees", "restore_is_a_fixed_point", "windowed_moves_no_cursor"}
     claims = {name: known.claims[0] for name, known in cut.properties.items()}
-    # Of the rules of steps it takes those about saves and restarts, which it has other actions for; the others are about
-    # one action each, which is the same there. What its actors do it claims itself.
+    # Of the rules of steps it takes those about saves and restarts, of which it has actions of its own; the others are
+    # about one action each, which is the same there. What its actors do it claims itself.
     of_states = {
         n for n, c in claims.items() if not c.of_step and c.function.__module__ == "spec.machines.cut.properties"
     }

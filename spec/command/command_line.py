@@ -31,7 +31,7 @@ from ..engines.choice import Options, memory_in_bytes, workers_in
 from ..engines.symmetry import NotSymmetric
 from ..language.machine import Machine
 from ..machines.catalogue import MACHINES, UnknownName, machine_named, scopes_named, variants_named
-from ..mutation import command as mutation_command
+from ..mutation import command_line as mutation_command
 from . import counterexample
 from . import export as export_command
 from .checks import MachineResult, ScopeResult, VariantResult, check_all_variants, check_machine
