@@ -10,7 +10,8 @@ import importlib.util
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("spec", "impl", "interleavings", "proofs", "cleancut", "cleancut_leaf")
 LEAF = "cleancut_leaf"
 LONGEST_FILE = 700
+MOST_LOOSE_FILES = 12
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "common", "misc"}
 
 # Files that may import another package of ours. Every other file imports its own package and the leaf alone.
@@ -71,6 +73,38 @@ FOREIGN = (
     ("spec/engines/compiled/*", {"numba", "numpy", "llvmlite"}, ANYWHERE, "the compiled engine, an extra"),
 )
 
+
+# Files that import one another in a circle, type checkers' imports counted, each with the reason why they are not one.
+CIRCLES = (
+    (
+        {"cleancut/alias.py", "cleancut/shadowed.py"},
+        "the second brings `ast`, which nobody without a collision pays for",
+    ),
+    (
+        {"impl/barrier/asyncio_barrier.py", "impl/barrier/asyncio_sections.py"},
+        "a section names the barrier that it belongs to, for type checkers",
+    ),
+    (
+        {"impl/barrier/front_end.py", "impl/barrier/hold_watch.py", "impl/barrier/section.py"},
+        "a section names the front end that it belongs to, for type checkers",
+    ),
+    (
+        {"impl/barrier/trio_barrier.py", "impl/barrier/trio_sections.py"},
+        "a section names the barrier that it belongs to, for type checkers",
+    ),
+    ({"impl/ray/barrier.py", "impl/ray/sections.py"}, "a section names the barrier that it belongs to"),
+    ({"interleavings/runtime/loop.py", "interleavings/runtime/tasks.py"}, "a task knows its loop, as in asyncio"),
+    (
+        {"interleavings/runtime/result.py", "interleavings/runtime/trace.py"},
+        "a trace ends in a failure, a result has a trace",
+    ),
+    (
+        {f"interleavings/state/{name}.py" for name in ("instances", "iterators", "readers", "statics", "walkers")},
+        "whoever reads an object has the walk read what it refers to",
+    ),
+    ({"spec/engines/reference.py", "spec/engines/symmetry.py"}, "orbits are searched by the reference engine itself"),
+    ({"spec/language/machine.py", "spec/language/model.py"}, "a machine makes the model of a scope of itself"),
+)
 
 # The files of the library that may speak to a terminal, and the functions that speak past the logger `cleancut`.
 SPEAKERS = ("impl/__main__.py", "impl/demo/*", "impl/inspection/command_line.py")
@@ -159,6 +193,42 @@ def bridge_uses(root: Path) -> list[str]:
     return wrong
 
 
+def arrows(root: Path, room: Callable[[str], str]) -> dict[str, set[str]]:
+    """Who imports whom, all files that `room` gives one name taken as one. A package's `__init__` is no file of it."""
+    files = {name.removesuffix(".py").replace("/", "."): (name, path) for name, path in source_files(root)}
+    found: dict[str, set[str]] = {}
+    for module, (name, path) in files.items():
+        if module.endswith(".__init__"):
+            continue
+        targets = found.setdefault(room(name), set())
+        for imported in imports_of(name, path):
+            target = imported.name if imported.name in files else imported.name.rpartition(".")[0]
+            if target in files and room(files[target][0]) != room(name):
+                targets.add(room(files[target][0]))
+    return found
+
+
+def circles(arrow: dict[str, set[str]]) -> list[set[str]]:
+    """The sets of names, of two or more, in which each reaches every other."""
+    reached: dict[str, set[str]] = {}
+    for start in arrow:
+        seen: set[str] = set()
+        ahead = [start]
+        while ahead:
+            for target in arrow.get(ahead.pop(), ()):
+                if target not in seen:
+                    seen.add(target)
+                    ahead.append(target)
+        reached[start] = seen
+    found = {frozenset({one} | {other for other in reached[one] if one in reached.get(other, ())}) for one in arrow}
+    return sorted((set(circle) for circle in found if len(circle) > 1), key=sorted)
+
+
+def room_of(name: str) -> str:
+    """The folder below a package, or the file that stands loose in one."""
+    return "/".join(name.split("/")[:2])
+
+
 def foreign_imports(root: Path) -> list[str]:
     """Imports from outside the standard library, where FOREIGN does not list them."""
     wrong = []
@@ -181,6 +251,12 @@ def long_files(root: Path) -> list[str]:
     """Files over the limit. There is no list of exceptions: such a file holds two ideas."""
     lengths = [(name, len(path.read_text().splitlines())) for name, path in source_files(root)]
     return [f"{name}: {lines} lines" for name, lines in lengths if lines > LONGEST_FILE]
+
+
+def crowded(root: Path) -> list[str]:
+    """Packages with more loose files than a reader takes in at once: what they hold belongs into rooms."""
+    loose = Counter(name.partition("/")[0] for name, _ in source_files(root) if name.count("/") == 1)
+    return [f"{package}: {number} loose files" for package, number in loose.items() if number > MOST_LOOSE_FILES]
 
 
 def prints(root: Path) -> list[str]:
@@ -236,6 +312,35 @@ def test_core_of_the_explorer_is_generic() -> None:
     assert bridge_uses(ROOT) == []
 
 
+def test_no_room_imports_another_in_a_circle() -> None:
+    """A room stands above all that it imports: whoever reads from below meets no name that comes later."""
+    assert circles(arrows(ROOT, room_of)) == [{"cleancut/alias.py", "cleancut/shadowed.py"}]
+
+
+def test_files_that_import_one_another_say_why() -> None:
+    """Two files in a circle are one idea in two places; where they are not, the table says so."""
+    assert circles(arrows(ROOT, lambda name: name)) == [circle for circle, _ in CIRCLES]
+
+
+def test_checker_finds_each_circle(tmp_path: Path) -> None:
+    """Over three files, by a lazy import, and one for type checkers; a fork that meets again is none."""
+    tree = {
+        "spec/a.py": "from .b import B\nfrom .d import D\n",
+        "spec/b.py": "def late():\n    from spec.c import C\n",
+        "spec/c.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .a import A\n",
+        "spec/d.py": "from .e import E\n",
+        "spec/e.py": "",
+        "impl/run/ledger.py": "from ..rows.plane import P\n",
+        "impl/rows/plane.py": "from ..run.buffer import B\n",
+        "impl/run/buffer.py": "",
+    }
+    for name, source in tree.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(source)
+    assert circles(arrows(tmp_path, lambda name: name)) == [{"spec/a.py", "spec/b.py", "spec/c.py"}]
+    assert circles(arrows(tmp_path, room_of)) == [{"impl/rows", "impl/run"}, {"spec/a.py", "spec/b.py", "spec/c.py"}]
+
+
 def test_foreign_packages_stay_in_the_files_that_adapt_them() -> None:
     """Whoever uses the barrier alone installs neither torch nor a solver."""
     assert foreign_imports(ROOT) == []
@@ -249,6 +354,18 @@ def test_every_module_has_a_telling_name() -> None:
 def test_no_file_is_longer_than_a_reader_bears() -> None:
     """One idea a file; a file of more than 700 lines holds two."""
     assert long_files(ROOT) == []
+
+
+def test_a_package_has_few_loose_files(tmp_path: Path) -> None:
+    """A dozen at most, `__init__` counted; the thirteenth is seen."""
+    assert crowded(ROOT) == []
+    (tmp_path / "spec" / "room").mkdir(parents=True)
+    for number in range(MOST_LOOSE_FILES):
+        (tmp_path / "spec" / f"file_{number}.py").touch()
+        (tmp_path / "spec" / "room" / f"file_{number}.py").touch()
+    assert crowded(tmp_path) == []
+    (tmp_path / "spec" / "one_more.py").touch()
+    assert crowded(tmp_path) == ["spec: 13 loose files"]
 
 
 def test_the_library_logs_under_its_name_and_never_prints() -> None:
