@@ -16,7 +16,7 @@ import z3
 
 from spec.language.expression import SymbolicVector, Value, not_
 from spec.language.machine import Action, Claim, Machine
-from spec.language.model import Model
+from spec.language.model import Model, Step
 
 from .symbols import StateAfter, SymbolicState
 from .terms import Terms
@@ -149,6 +149,16 @@ class Unrolling:
 
     def _claim_broken(self, name: str, claim: Claim, length: int) -> Iterator[Any]:
         over = self.machine.properties[name].each
+        if claim.of_step:
+            if length:
+                yield z3.Or(
+                    [
+                        z3.And(self.choice(length - 1) == n, self.at(length - 1, self.stepped_wrongly(claim, over, i)))
+                        for n, i in enumerate(self.instances)
+                        if claim.at in (None, i.action.name)
+                    ]
+                )
+            return
         indexes: list[tuple[int, ...]] = [()] if over is None else [(k,) for k in self.model.domains[over]]
         negations = [self.claim(not_(claim.function(self._state, *index))) for index in indexes]
         if claim.at is None:
@@ -156,6 +166,12 @@ class Unrolling:
         elif length:
             taken = [self.choice(length - 1) == n for n, i in enumerate(self.instances) if i.action.name == claim.at]
             yield z3.And(z3.Or(taken), z3.Or([self.at(length - 1, negation) for negation in negations]))
+
+    def stepped_wrongly(self, claim: Claim, over: str | None, instance: Instance) -> Any:
+        """That the step which an instance takes breaks a claim about steps."""
+        _, effects = self.machine.evaluate(instance.action, self._state, instance.index)
+        index = () if over is None else (instance.index,)
+        return self.claim(not_(claim.function(self._state, StateAfter(self._state, effects), *index)))
 
 
 @dataclass(frozen=True)
@@ -201,28 +217,21 @@ class TraceDoesNotReplay(Exception):
 def require_violation(model: Model, name: str, steps: Sequence[tuple[str, int | None]]) -> None:
     """Replay a trace on the plain machine; raise TraceDoesNotReplay unless it ends by breaking the property."""
     state, before = model.initial, None
-    action: Action | None = None
+    last: Step | None = None
     for action_name, index in steps:
-        taken = model.step_named(state, action_name, index)
-        if taken is None:
+        last = model.step_named(state, action_name, index)
+        if last is None:
             raise TraceDoesNotReplay(f"{action_name} of {index} is not enabled in {state}")
-        before, state, action = state, taken.state, taken.action
-    if not _breaks(model, name, before, action, state):
+        before, state = state, last.state
+    if not _breaks(model, name, before, last, state):
         raise TraceDoesNotReplay(f"{name} holds after {steps}")
 
 
-def _breaks(model: Model, name: str, before: Any, action: Action | None, state: Any) -> bool:
+def _breaks(model: Model, name: str, before: Any, last: Step | None, state: Any) -> bool:
     progress = model.machine.progress
     if progress is not None and name == progress.name:
         stalled = not model.finished(state) and not any(step.action.progress for step in model.steps(state))
-        fell = action is not None and action.progress and not progress.rank(state) > progress.rank(before)
+        fell = last is not None and last.action.progress and not progress.rank(state) > progress.rank(before)
         return bool(stalled or fell)
     known = model.machine.properties[name]
-    looked_at: dict[str | None, Any] = {None: state}
-    if action is not None:
-        looked_at[action.name] = before
-    return any(
-        model.violated_indexes(known.each, claim, looked_at[claim.at])
-        for claim in known.claims
-        if claim.at in looked_at
-    )
+    return bool(model.broken_indexes(known, state, None) or (last and model.broken_indexes(known, before, last)))

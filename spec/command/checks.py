@@ -54,9 +54,21 @@ class MachineResult:
 
     @property
     def properties(self) -> dict[str, Verdict]:
-        """Each property's verdict over all the scopes. One whose premise never occurred is inconclusive, not held."""
+        """Each property's verdict over all the scopes. One whose premise never occurred is inconclusive, not held.
+
+        One about actions that none of these scopes has says nothing here and is left out.
+        """
         names = [n for s in self.scopes[:1] for n in s.search.properties]
-        return {name: self._verdict_of(name) for name in names}
+        return {name: self._verdict_of(name) for name in names if self._is_looked_at(name)}
+
+    def _is_looked_at(self, name: str) -> bool:
+        known = self.machine.properties.get(name)
+        return known is None or any(claim.at is None or claim.at in self.offered for claim in known.claims)
+
+    @property
+    def offered(self) -> set[str]:
+        """The actions that some of the scopes have: the others are of features that all of them switch off."""
+        return {action.name for s in self.scopes for action, _ in s.search.model.instances}
 
     def _verdict_of(self, name: str) -> Verdict:
         # By orbits there is a property more, which a scope that was searched whole does not have.
@@ -69,8 +81,16 @@ class MachineResult:
 
     @property
     def unwitnessed(self) -> set[str]:
-        """The claims whose premise occurs in none of the scopes."""
-        return set.intersection(*(set(s.search.unwitnessed) for s in self.scopes))
+        """The claims whose premise occurs in none of the scopes, but those about actions that none of them has."""
+        never = set.intersection(*(set(s.search.unwitnessed) for s in self.scopes))
+        places = {label: label.partition(" at ")[2] for label in never}
+        return {label for label, at in places.items() if not at or at in self.offered}
+
+    @property
+    def untaken(self) -> set[str]:
+        """The actions that some of the scopes have, and that can be taken in none."""
+        taken = {name for s in self.scopes for name, times in s.search.taken.items() if times}
+        return self.offered - taken
 
     @property
     def why(self) -> str:
@@ -79,6 +99,8 @@ class MachineResult:
         reasons += [s.drift for s in self.scopes if s.drift]
         if not self.failed:
             reasons += [f"the premise of {name} never occurs in these scopes" for name in sorted(self.unwitnessed)]
+            if len(self.scopes) > 1 and all(s.search.complete for s in self.scopes):
+                reasons += [f"the action {name} is never taken in these scopes" for name in sorted(self.untaken)]
         return "; ".join(reasons)
 
     @property

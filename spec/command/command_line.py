@@ -31,6 +31,7 @@ from ..engines.choice import Options, memory_in_bytes, workers_in
 from ..engines.symmetry import NotSymmetric
 from ..language.machine import Machine
 from ..machines.catalogue import MACHINES, UnknownName, machine_named, scopes_named, variants_named
+from ..mutation import command_line as mutation_command
 from . import counterexample
 from . import export as export_command
 from .checks import MachineResult, ScopeResult, VariantResult, check_all_variants, check_machine
@@ -45,6 +46,7 @@ EXAMPLES = """examples:
   python -m spec variants --json variants.json              every variant must be caught
   python -m spec check --scope large --workers 2            tens of millions of states
   python -m spec check --scope medium --ray local --workers 2
+  python -m spec mutate --sample 200 --seed 1               wrong edits of the machines, and what notices them
   python -m spec export promela --machine cut -o cut.pml    the text of one scope, for Spin
   python -m spec export tla --machine cut -o cut.tla        the same for TLC, with cut.cfg beside it
 """
@@ -85,6 +87,9 @@ def _parser() -> argparse.ArgumentParser:
     variants.add_argument("--device", default="cpu", help="of the torch engine: cpu, or cuda for a GPU")
     _add_outputs(variants)
     export_command.add_arguments(commands.add_parser("export", help="the text of a machine for another model checker"))
+    mutation_command.add_arguments(
+        commands.add_parser("mutate", help="derive every small wrong edit of the machines; a property must notice it")
+    )
     complete_files(parser)
     return parser
 
@@ -284,6 +289,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _check(chosen, console)
         if chosen.command == "variants":
             return _variants(chosen, console)
+        if chosen.command == "mutate":
+            return mutation_command.run(chosen, console)
         return export_command.run(chosen)
     except (UnknownName, NotSymmetric, CannotWrite) as fault:
         complain("python -m spec", fault)

@@ -68,11 +68,13 @@ class _Searcher:
         machine = model.machine
         wanted = set(only) if only is not None else None
         chosen = [p for p in machine.properties.values() if wanted is None or p.name in wanted]
-        # The claims looked at in every state (None), and before each action by its name.
-        self.claims: dict[str | None, list[tuple[Property, Claim]]] = {None: []}
-        for known in chosen:
-            for claim in known.claims:
-                self.claims.setdefault(claim.at, []).append((known, claim))
+        # The claims looked at in every state (None), and as each action is taken by its name.
+        claims = [(known, claim) for known in chosen for claim in known.claims]
+        self.claims: dict[str | None, list[tuple[Property, Claim]]] = {
+            None: [(k, c) for k, c in claims if c.at is None and not c.of_step]
+        }
+        for name in machine.actions:
+            self.claims[name] = [(k, c) for k, c in claims if c.at == name or (c.at is None and c.of_step)]
         progress = machine.progress
         self.progress = progress if progress and (wanted is None or progress.name in wanted) else None
         self.names = [p.name for p in chosen] + ([self.progress.name] if self.progress else [])
@@ -95,15 +97,13 @@ class _Searcher:
                 del self.unwitnessed[key]
 
     def look(self, state: Any, length: int, last: Step | None) -> None:
-        """Check the claims about a state met for the first time, or about the action about to be taken in it."""
+        """Check the claims about a state met for the first time, or about the step about to be taken in it."""
         at = last.action.name if last else None
-        claims = self.claims.get(at)
-        if not claims:
-            return
-        if self.unwitnessed:
+        claims = self.claims[at]
+        if self.unwitnessed and (claims or at is None):
             self.witness(state, at)
         for known, claim in claims:
-            broken = self.model.violated_indexes(known.each, claim, state)
+            broken = self.model.violated_indexes(known.each, claim, state, last)
             if broken:
                 self.note(length, known.name, broken, state, last)
 
@@ -156,7 +156,9 @@ class _Searcher:
         claim = machine.properties.get(name)
         if self.reduction and claim:
             # Of what is broken the indexes are other ones in another state of the orbit.
-            indexes = self.model.broken_indexes(claim, at, states[-1] if last is None else states[-2])
+            before = states[-1] if last is None else states[-2]
+            again = None if last is None else Step(last.action, steps[-1][1], states[-1])
+            indexes = self.model.broken_indexes(claim, before, again)
         sentence = claim.sentence if claim else machine.progress.sentence if machine.progress else name
         return Violation(name, sentence, indexes, tuple(steps), tuple(states), at)
 

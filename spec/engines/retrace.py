@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
-from ..language.machine import Claim, ModelFault, Property
+from ..language.machine import ModelFault
 from ..language.model import Model, Step
 from ..language.packing import Packing
 from ..language.scalar_form import ScalarModel
@@ -91,24 +91,17 @@ class Retrace:
         if finding.of_progress:
             name, sentence, indexes = self._stall(states[-1], last)
         else:
-            name, sentence, indexes = self._broken(states[-1], at, names)
+            name, sentence, indexes = self._broken(states[-1], last, names)
         if last is not None:
             steps.append((last.action.name, last.index))
             states.append(last.state)
         return Violation(name, sentence, indexes, tuple(steps), tuple(states), at)
 
-    def _broken(self, state: Any, at: str | None, names: Sequence[str]) -> tuple[str, str, tuple[int | None, ...]]:
+    def _broken(self, state: Any, last: Step | None, names: Sequence[str]) -> tuple[str, str, tuple[int | None, ...]]:
         for known in self.model.machine.properties.values():
-            if known.name in names:
-                for claim in known.claims:
-                    if claim.at == at:
-                        indexes = self._indexes(known, claim, state)
-                        if indexes:
-                            return known.name, known.sentence, indexes
+            if known.name in names and (indexes := self.model.broken_indexes(known, state, last)):
+                return known.name, known.sentence, indexes
         raise EnginesDisagree(f"the reference model finds nothing broken in {state}")
-
-    def _indexes(self, known: Property, claim: Claim, state: Any) -> tuple[int | None, ...]:
-        return self.model.violated_indexes(known.each, claim, state)
 
     def _stall(self, state: Any, last: Step | None) -> tuple[str, str, tuple[int | None, ...]]:
         progress = self.model.machine.progress

@@ -224,11 +224,15 @@ def _compare(form: ScalarModel, names: _Names, domain: str, swap: Mapping[int, i
         twin = table.get((instance.action, index))
         if twin is None or not _same(instance, twin, as_is, moved, places, guards=instance.action not in ties):
             refuse(f"the action {instance.action}")
-    claims: dict[tuple[str, str | None], list[Node]] = defaultdict(list)
+    claims: dict[tuple[str, str | None, tuple[str, int | None] | None], list[Node]] = defaultdict(list)
     for claim in form.claims:
-        claims[claim.property, claim.at].append(claim.holds)
-    for (property_name, _), nodes in claims.items():
-        if sorted(map(as_is, nodes)) != sorted(map(moved, nodes)):
+        claims[claim.property, claim.at, claim.taken].append(claim.holds)
+    for (property_name, place, taken), nodes in claims.items():
+        # What is said of a step by one index must be said of that by the other.
+        other = taken
+        if taken is not None and taken[1] is not None and form.machine.actions[taken[0]].each == domain:
+            other = (taken[0], swap.get(taken[1], taken[1]))
+        if sorted(map(as_is, claims[property_name, place, other])) != sorted(map(moved, nodes)):
             refuse(f"the property {property_name}")
     for label, node in (
         ("what is finished", form.finished),

@@ -82,6 +82,11 @@ class Claim:
     at: str | None
     function: Callable[..., Value]
     witness: Callable[[Any], Value]
+    of_step: bool = False
+    """Whether it is about a step: `function(s, after)`, or `function(s, after, i)` of an action taken for `i`.
+
+    It is then looked at as the action `at` is taken, or, where that is None, any action.
+    """
 
 
 @dataclass(frozen=True)
@@ -249,6 +254,26 @@ class Machine:
 
         return register
 
+    def step(self, *of: str, witness: Callable[[Any], Value]) -> Callable[[Any], Any]:
+        """Register a property of every step by these actions, or by any: of the state before and the state after.
+
+        A function of a third argument gets the index that the action is taken for, so these must have one index set.
+        `witness` is about the state before. A rule about a step thus needs no variable that remembers what was.
+        """
+
+        def register(function: Callable[..., Value]) -> Any:
+            name = function.__name__
+            self._refuse_double(name, self.properties)
+            indexed = len(inspect.signature(function).parameters) > 2
+            over = {self.actions[action].each for action in of} if indexed else {None}
+            if len(over) > 1:
+                raise ModelFault(f"the step property {name!r} is of actions with different index sets")
+            claims = tuple(Claim(at, function, witness, of_step=True) for at in of or (None,))
+            self.properties[name] = Property(name, over.pop(), claims)
+            return function
+
+        return register
+
     def variant(
         self,
         *,
@@ -329,3 +354,19 @@ class Machine:
         from .model import Model
 
         return Model(self.varied(variants), scope, tuple(variants))
+
+
+Effects = tuple[Value, dict[str, Value]]
+"""What an action returns: its guard and its effects."""
+
+
+def changed(machine: Machine, name: str, effects: Callable[..., dict[str, Value]]) -> None:
+    """Give an action other effects in part (used by variants): it is taken as ever, and these come over its own."""
+    as_ever = machine.actions[name].function
+
+    def action(s: Value, *index: Value) -> Effects:
+        guard, own = as_ever(s, *index)
+        return guard, {**own, **effects(s, *index)}
+
+    action.__doc__ = as_ever.__doc__
+    machine.replace(name, action)

@@ -45,7 +45,7 @@ class Model:
         self._ranges = [
             (v.name, self._resolve(v.low), self._resolve(v.high), v.over) for v in machine.variables.values()
         ]
-        self._instances: list[tuple[Action, int | None]] = [
+        self.instances: list[tuple[Action, int | None]] = [
             (action, index)
             for action in machine.actions.values()
             if action.when is None or action.when(scope)
@@ -79,16 +79,17 @@ class Model:
 
     def steps(self, state: Any) -> Iterator[Step]:
         """The enabled actions of a state, in the fixed order of the text, so that a path replays."""
-        for action, index in self._instances:
+        for action, index in self.instances:
             guard, effects = self.machine.evaluate(action, state, index)
             if guard is True:
-                yield Step(action, index, self._after(state, action, effects))
+                yield Step(action, index, self.after(state, action, effects))
             elif guard is not False:
                 raise ModelFault(
                     f"the guard of {action.name} gave {guard!r}, no truth value; likely cause: `~` or arithmetic in it"
                 )
 
-    def _after(self, state: Any, action: Action, effects: dict[str, Value]) -> Any:
+    def after(self, state: Any, action: Action, effects: dict[str, Value]) -> Any:
+        """The state that the effects of an action lead to."""
         try:
             return state._replace(**{n: v.vector() if type(v) is Each else v for n, v in effects.items()})
         except (TypeError, ValueError) as fault:
@@ -101,25 +102,41 @@ class Model:
         action = self.machine.actions.get(name)
         if action is None:
             raise ModelFault(f"machine {self.machine.name!r} has no action {name!r}")
-        if (action, index) not in self._instances:
+        if (action, index) not in self.instances:
             return None
         guard, effects = self.machine.evaluate(action, state, index)
-        return Step(action, index, self._after(state, action, effects)) if guard is True else None
+        return Step(action, index, self.after(state, action, effects)) if guard is True else None
 
     def finished(self, state: Any) -> bool:
         """Whether nothing is left to do."""
         assert self.machine.progress is not None
         return bool(self.machine.progress.finished(state))
 
-    def violated_indexes(self, each: str | None, claim: Claim, state: Any) -> tuple[int | None, ...]:
-        """The indexes at which a state breaks a claim; (None,) for one without index; empty when it holds."""
+    @staticmethod
+    def looks(claim: Claim, step: Step | None) -> bool:
+        """Whether a claim is looked at where this step is taken, or, of None, in every state."""
+        if claim.at is None:
+            return claim.of_step == (step is not None)
+        return step is not None and claim.at == step.action.name
+
+    def violated_indexes(
+        self, each: str | None, claim: Claim, state: Any, step: Step | None = None
+    ) -> tuple[int | None, ...]:
+        """The indexes at which a state breaks a claim; (None,) for one without index; empty when it holds.
+
+        A claim about a step is asked of the state before and the step, at the index that this is taken for.
+        """
+        if claim.of_step:
+            assert step is not None
+            index = () if each is None else (step.index,)
+            return () if claim.function(state, step.state, *index) else (step.index if each else None,)
         if each is None:
             return () if claim.function(state) else (None,)
         return tuple(i for i in range(self.machine.domains[each](self.scope)) if not claim.function(state, i))
 
-    def broken_indexes(self, known: Property, at: str | None, state: Any) -> tuple[int | None, ...]:
-        """The indexes at which a state breaks the first broken claim of a property that is looked at there."""
+    def broken_indexes(self, known: Property, state: Any, step: Step | None) -> tuple[int | None, ...]:
+        """The indexes at which a state, or a step taken in it, breaks the first broken claim looked at there."""
         for claim in known.claims:
-            if claim.at == at and (found := self.violated_indexes(known.each, claim, state)):
+            if self.looks(claim, step) and (found := self.violated_indexes(known.each, claim, state, step)):
                 return found
         return ()

@@ -35,11 +35,16 @@ def rises(form: ScalarModel, instance: Instance) -> Node:
     return nodes.compare(">", difference, nodes.constant(0))
 
 
-def claims_by_property(form: ScalarModel, at: str | None) -> dict[str, Node]:
-    """Each property's claims of all indexes at one place; those that always hold are left out."""
+def claims_by_property(
+    form: ScalarModel, at: str | None, taken: tuple[str, int | None] | None = None
+) -> dict[str, Node]:
+    """Each property's claims of all indexes at one place; those that always hold are left out.
+
+    A place is every state, all instances of an action, or, for claims about steps, the one instance that is taken.
+    """
     parts: dict[str, list[Node]] = defaultdict(list)
     for claim in form.claims:
-        if claim.at == at:
+        if claim.taken == taken and (taken is not None or claim.at == at):
             parts[claim.property].append(claim.holds)
     whole = {name: form.nodes.all_of(holds) for name, holds in parts.items()}
     return {name: holds for name, holds in whole.items() if holds is not form.nodes.true}

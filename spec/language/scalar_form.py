@@ -12,6 +12,7 @@ of an instance happen at once.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from types import SimpleNamespace
@@ -61,12 +62,22 @@ class Instance:
 
 @dataclass(frozen=True)
 class ScalarClaim:
-    """A claim of a property at one index: looked at in every state, or wherever the action `at` is to be taken."""
+    """A claim of a property at one index: looked at in every state, or wherever the action `at` is to be taken.
+
+    One about a step is looked at where the instance `taken` is: what it says of the state after, it says of what the
+    assignments of that instance put there.
+    """
 
     property: str
     at: str | None
     index: int | None
     holds: Node
+    taken: tuple[str, int | None] | None = None
+
+    @builtins.property  # the field `property` hides it here
+    def in_states(self) -> bool:
+        """Whether it is looked at in every state, whatever is taken there."""
+        return self.at is None and self.taken is None
 
 
 @dataclass(frozen=True)
@@ -160,6 +171,7 @@ class _Writer:
         return [()] if each is None else [(i,) for i in range(self.sizes[each])]
 
     def model(self) -> ScalarModel:
+        self.step_claims: list[ScalarClaim] = []
         instances = [
             self.instance(action, *index)
             for action in self.machine.actions.values()
@@ -171,6 +183,9 @@ class _Writer:
         for known in self.machine.properties.values():
             for claim in known.claims:
                 witnesses.append(Witness(known.name, claim.at, self.truth(claim.witness(self.state), known.name)))
+                if claim.of_step:
+                    claims += [c for c in self.step_claims if (c.property, c.at) == (known.name, claim.at)]
+                    continue
                 for index in self.indexes(known.each):
                     holds = self.truth(claim.function(self.state, *index), known.name)
                     claims.append(ScalarClaim(known.name, claim.at, index[0] if index else None, holds))
@@ -206,6 +221,14 @@ class _Writer:
                 node = self.nodes.number(self.element(value, place[0], ()) if place else self.write(value))
                 if node is not self.nodes.element(position):
                     assignments[position] = node
+        after = SimpleNamespace(**{**vars(self.state), **effects})
+        for known in self.machine.properties.values():
+            for claim in known.claims:
+                if claim.of_step and claim.at in (None, action.name):
+                    own = () if known.each is None else (index,)
+                    holds = self.truth(claim.function(self.state, after, *own), known.name)
+                    taken = (action.name, index)
+                    self.step_claims.append(ScalarClaim(known.name, claim.at, index if own else None, holds, taken))
         misread = self.nodes.any_of(self.misreads)
         self.misreads = outside
         return Instance(action.name, index, action.progress, whole_guard, assignments, misread)

@@ -138,7 +138,7 @@ class _Joiner:
         return values
 
     def claims(self) -> Iterable[ScalarClaim]:
-        tables = [{(c.property, c.at, c.index): c for c in form.claims} for form in self.forms]
+        tables = [{(c.property, c.at, c.index, c.taken): c for c in form.claims} for form in self.forms]
         for key, any_one in _merged([table.items() for table in tables]).items():
             parts = [c.holds if (c := table.get(key)) is not None else None for table in tables]
             yield replace(any_one, holds=self.truth(parts, absent=True))

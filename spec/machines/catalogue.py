@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from ..language.machine import Machine, Variant
 from .barrier import barrier
+from .barrier import rule_variants as barrier_rule_variants
 from .barrier import variants as barrier_variants
 from .combined import combined
 from .cut import cut, lease_variants, save_variants, trouble_variants
+from .cut import rule_variants as cut_rule_variants
 from .cut import variants as cut_variants
 from .scopes import FAMILIES, Pinned, Scope
 from .store import properties as store_properties
@@ -18,10 +20,12 @@ from .store.actions import store
 # The variants and properties register themselves when their modules are imported.
 REGISTERED_BY = (
     barrier_variants,
+    barrier_rule_variants,
     cut_variants,
     trouble_variants,
     save_variants,
     lease_variants,
+    cut_rule_variants,
     store_properties,
     store_variants,
 )

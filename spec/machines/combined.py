@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ..language.expression import Value, all_of, each, put
-from ..language.machine import Action, Machine
+from ..language.machine import Action, Claim, Effects, Machine, Property, changed
+from ..language.pictures import picture
 from .cut import cut
 from .cut.state import OPEN, slots_enter
 
@@ -47,7 +48,13 @@ CHECKED = (
     "trained_matches_trainer",
     "step_has_its_size",
     "permits_balance",
+    "saves_follow_the_picture",
+    "a_full_save_is_between_steps",
+    "full_saves_are_counted",
+    "a_restart_brings_back_the_image",
 )
+ELSEWHERE = ("close_window", "lose_window", "fail_save", "crash_and_restore_replay_free")
+"""Actions of features that the scopes of this machine leave off: no claim is looked at there."""
 
 
 def build() -> Machine:
@@ -57,7 +64,7 @@ def build() -> Machine:
     machine.variants = {}
     machine.progress = None
     machine.properties = {
-        name: replace(known, claims=tuple(c for c in known.claims if c.at != "close_window"))
+        name: replace(known, claims=tuple(c for c in known.claims if c.at not in ELSEWHERE))
         for name, known in machine.properties.items()
         if name in CHECKED
     }
@@ -93,7 +100,43 @@ def build() -> Machine:
     machine.replace("request_cut", request_cut)
     for name in ("crash_and_restore", "crash_and_restore_replay_free"):
         machine.replace(name, without_actors(machine.actions[name]))
+    state_rules(machine)
     return machine
+
+
+# The actions inside a slot that the scopes of this machine take.
+IN_SLOTS = ("reserve_batch", "commit_admission", "dispatch", "commit_group", "claim", "finish_step")
+
+
+def state_rules(machine: Machine) -> None:
+    """Say what must hold of every step of an actor."""
+    picture(
+        machine,
+        "actors_follow_the_picture",
+        "at",
+        "An actor enters a slot from outside, and leaves the one that it is in.",
+        {"enter_slot": (OUTSIDE, INSIDE), "leave_slot": ((INSIDE, HAS_ACTED), OUTSIDE)},
+    )
+    machine.properties["one_act_a_slot"] = Property(
+        "one_act_a_slot", None, tuple(acts_in_its_slot(machine, name) for name in IN_SLOTS)
+    )
+
+    @machine.step("request_cut", witness=lambda s: s.at[ACTORS.index("generation")] == INSIDE)
+    def a_full_save_is_asked_for_outside(s: Value, after: Value) -> Value:
+        """Whoever asks for a full save, the train pump, is in no slot: it would wait for itself."""
+        return s.at[ACTORS.index("train pump")] == OUTSIDE
+
+
+def acts_in_its_slot(machine: Machine, name: str) -> Claim:
+    """The claim that this action is one of its actor, inside a slot."""
+    who = machine.actions[name].who
+    actor = ACTORS.index(who if who in ACTORS else "generation")
+
+    def acts(s: Value, after: Value) -> Value:
+        """An actor acts inside its slot, and once in each."""
+        return (s.at[actor] == INSIDE) & (after.at[actor] == HAS_ACTED)
+
+    return Claim(name, acts, lambda s: s.at[actor] == INSIDE, of_step=True)
 
 
 def without_actors(crash: Action) -> Callable[..., tuple[Value, dict[str, Value]]]:
@@ -140,3 +183,58 @@ def cut_does_not_drain(machine: Machine) -> None:
         return guard, {"window": OPEN}
 
     machine.replace("open_cut", open_cut)
+
+
+def acts_again(name: str, scope: str, length: int) -> None:
+    """Register the variant in which this action leaves its actor as if it had not acted: it may act once more."""
+
+    def apply(machine: Machine) -> None:
+        changed(machine, name, lambda s, *index: {"at": s.at})
+
+    apply.__name__ = f"{name}_and_more"
+    apply.__doc__ = f"After `{name}` an actor may act again before it leaves its slot."
+    combined.variant(breaks="one_act_a_slot", scope=scope, length=length)(apply)
+
+
+for _name, _length in zip(IN_SLOTS, (2, 6, 9, 11, 13, 16), strict=True):
+    acts_again(_name, "one_batch", _length)
+
+
+@combined.variant(breaks="actors_follow_the_picture", scope="one_batch", length=2)
+def enters_inside(machine: Machine) -> None:
+    """An actor that is inside enters once more, as a nested slot would."""
+
+    def enter_slot(s: Value, a: Value) -> Effects:
+        """From wherever it is."""
+        return slots_enter(s), {"at": put(s.at, a, INSIDE)}
+
+    machine.replace("enter_slot", enter_slot)
+
+
+@combined.variant(breaks="a_full_save_is_asked_for_outside", scope="one_batch", length=2)
+def asks_inside(machine: Machine) -> None:
+    """The train pump asks for a full save inside its own slot."""
+    machine.replace("request_cut", cut.actions["request_cut"].function)
+
+
+@combined.variant(breaks="actors_follow_the_picture", scope="one_batch", length=1)
+def leaves_from_outside(machine: Machine) -> None:
+    """An actor that is outside gives back a slot that it does not hold."""
+
+    def leave_slot(s: Value, a: Value) -> Effects:
+        """Whether it holds one or not."""
+        return s.at[a] >= OUTSIDE, {"at": put(s.at, a, OUTSIDE)}
+
+    machine.replace("leave_slot", leave_slot)
+
+
+@combined.variant(breaks="actors_follow_the_picture", scope="one_batch", length=2)
+def stays_inside(machine: Machine) -> None:
+    """An actor that leaves is still counted as inside."""
+    changed(machine, "leave_slot", lambda s, a: {"at": s.at})
+
+
+@combined.variant(breaks="actors_follow_the_picture", scope="one_batch", length=1)
+def enters_outside(machine: Machine) -> None:
+    """An actor that enters is not counted as inside: a checkpoint does not wait for it."""
+    changed(machine, "enter_slot", lambda s, a: {"at": s.at})

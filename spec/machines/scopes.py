@@ -53,6 +53,10 @@ SMALL: dict[str, dict[str, tuple[Scope, Pinned]]] = {
             BarrierScope(writers=3, rounds=1, checkpointers=2, cancellations=1, expiries=1),
             Pinned(3833, 16907, 13),
         ),
+        "second_lease": (
+            BarrierScope(writers=1, rounds=2, checkpointers=2, cancellations=1, leases=1, children=1),
+            Pinned(2176, 8952, 15),
+        ),
         "two_leases": (BarrierScope(writers=2, rounds=1, checkpointers=2, leases=2), Pinned(1717, 5190, 14)),
     },
     "cut": {
@@ -91,6 +95,14 @@ SMALL: dict[str, dict[str, tuple[Scope, Pinned]]] = {
         "borrow": (
             CutScope(batches=4, batch_size=1, lookahead=1, saves=0, crashes=0, failures=1, spares=1, borrow=1),
             Pinned(1352, 3053, 28),
+        ),
+        "spare_pairs": (
+            CutScope(batches=3, batch_size=2, lookahead=0, saves=0, crashes=0, failures=1, spares=1),
+            Pinned(666, 1342, 29),
+        ),
+        "borrow_ahead": (
+            CutScope(batches=4, batch_size=1, lookahead=2, saves=0, crashes=0, failures=1, spares=1, borrow=1),
+            Pinned(2885, 7797, 28),
         ),
         "remainder": (
             CutScope(batches=3, batch_size=2, lookahead=0, saves=1, crashes=1, last_batch=1, spares=1),

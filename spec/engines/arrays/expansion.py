@@ -58,13 +58,18 @@ class Plan:
     def __init__(self, form: ScalarModel, wanted: Iterable[str], progress: bool) -> None:
         self.form, self.progress = form, progress
         chosen = set(wanted)
-        places = dict.fromkeys(c.at for c in form.claims)
         true = form.nodes.true
-        self.claims: dict[str | None, dict[str, Node]] = {
-            at: {name: node for name, node in claims_by_property(form, at).items() if name in chosen} for at in places
-        }
-        self.whole = {at: form.nodes.all_of(named.values()) for at, named in self.claims.items()}
+
+        def whole(at: str | None, taken: tuple[str, int | None] | None = None) -> Node:
+            named = claims_by_property(form, at, taken)
+            return form.nodes.all_of(node for name, node in named.items() if name in chosen)
+
+        # What must hold in every state (None), as an action is taken, and as one instance of it is.
+        self.whole = {at: whole(at) for at in dict.fromkeys(c.at for c in form.claims if c.taken is None)}
         self.whole = {at: node for at, node in self.whole.items() if node is not true}
+        taken = {c.taken for c in form.claims}
+        steps = [(n, (i.action, i.index)) for n, i in enumerate(form.instances) if (i.action, i.index) in taken]
+        self.of_steps = {number: node for number, by in steps if (node := whole(None, by)) is not true}
         self.premises = [(i, w.at, w.occurs) for i, w in enumerate(form.witnesses) if w.property in chosen]
         self.numbers: dict[str, list[int]] = defaultdict(list)
         for number, instance in enumerate(form.instances):
@@ -79,10 +84,10 @@ class Plan:
         orders = [
             tuple(in_order([*values, fault, up])) for values, fault, up in zip(assigned, wrong, onward, strict=True)
         ]
-        claimed = [*self.whole.values(), *(occurs for _, _, occurs in self.premises)]
+        claimed = [*self.whole.values(), *self.of_steps.values(), *(occurs for _, _, occurs in self.premises)]
         self.layout = laid_out(form, [*first, *(n for order in orders for n in order), *claimed])
         last = {node: number for number, order in enumerate(orders) for node in order}
-        kept = set(in_order([node for at, node in self.whole.items() if at is not None]))
+        kept = set(in_order([*(node for at, node in self.whole.items() if at is not None), *self.of_steps.values()]))
         done: dict[int, list[Node]] = defaultdict(list)
         for node, number in last.items():
             if node not in kept:
@@ -342,6 +347,9 @@ class _Run:
                 continue
             wrong = ~self.chunk.value(holds)
             found += [(n, self.masks[n] & wrong) for n in self.plan.numbers[action]]
+        for number, holds in self.plan.of_steps.items():
+            if self.times[number]:
+                found.append((number, self.masks[number] & ~self.chunk.value(holds)))
         return found
 
     def stalled(self) -> int:

@@ -41,7 +41,7 @@ class Question:
             functions,
             sum(1 << i for i, name in enumerate(self.generated.properties) if name in wanted),
             self.progress,
-            any(c.at is not None for c in form.claims),
+            any(not c.in_states for c in form.claims),
             np.array([i.progress for i in form.instances] or [False]).astype(np.int64),
             np.zeros(max(1, len(form.instances)), np.int64),
             np.array([w.property in wanted for w in form.witnesses] or [False]).astype(np.int64),

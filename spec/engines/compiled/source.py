@@ -201,6 +201,24 @@ class _Generator:
             if body:
                 test = f"if ({numbers[0]} <= k) & (k <= {numbers[-1]}):"
                 lines += self.over_rows(body, [test, "    row = origin[i]"])
+        return lines
+
+    def by_instance(self) -> list[str]:
+        """For each instance that claims about steps look at: its number, and where one of them is broken."""
+        lines: list[str] = []
+        of_steps = {c.taken for c in self.form.claims} - {None}
+        for number, instance in enumerate(self.form.instances):
+            taken = (instance.action, instance.index)
+            if taken in of_steps:
+                writer = Writer(self.packing)
+                self.look(writer, writer.root, claims_by_property(self.form, None, taken), "i")
+                body = writer.finish()
+                if body:
+                    lines += self.over_rows(body, [f"if k == {number}:", "    row = origin[i]"])
+        return lines
+
+    def over_steps(self, lines: list[str]) -> list[str]:
+        """A loop over the steps of a run of states."""
         if not lines:
             return []
         return ["for i in range(count):", f"    k = instance[i] & {FALLS - 1}", *("    " + line for line in lines)]
@@ -209,9 +227,9 @@ class _Generator:
         def render(writer: Writer, action: str) -> None:
             self.look(writer, writer.root, claims_by_property(self.form, action), "i")
 
-        return self.function(
-            "broken_at(states, origin, instance, count, wanted)", [*self.by_action(render), "return -1"]
-        )
+        # Of two claims that one step breaks it does not matter which is met first: the first step is what is asked for.
+        body = self.over_steps([*self.by_action(render), *self.by_instance()])
+        return self.function("broken_at(states, origin, instance, count, wanted)", [*body, "return -1"])
 
     def unfinished(self) -> str:
         finished = self.form.finished
@@ -244,7 +262,7 @@ class _Generator:
         )
 
     def witness_at(self) -> str:
-        lines = self.by_action(self.cross_off)
+        lines = self.over_steps(self.by_action(self.cross_off))
         return self.function("witness_at(states, origin, instance, count, missing)", [*lines, "return 0"])
 
 

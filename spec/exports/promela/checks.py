@@ -8,7 +8,7 @@ So the report is always the step after the last one of the counterexample, whate
 from __future__ import annotations
 
 from ...language.machine import Progress
-from ...language.scalar_form import ScalarClaim, ScalarModel
+from ...language.scalar_form import Instance, ScalarClaim, ScalarModel
 from ...language.scalar_nodes import Node
 from .actions import Actions, option
 from .expressions import Expressions
@@ -33,16 +33,18 @@ class Checks:
                 continue
             text += ["", *indented(comment(f"{name}: {known.sentence}"), 2)]
             claims = [claim for claim in self.form.claims if claim.property == name]
-            for at in dict.fromkeys(claim.at for claim in claims):
+            for at in dict.fromkeys(claim.at for claim in claims if claim.at is not None and claim.taken is None):
                 own = [claim for claim in claims if claim.at == at]
-                text += self.claimed_at(name, at, own) if at is not None else []
-            text += self.claimed_always(name, [claim for claim in claims if claim.at is None])
+                text += self.claimed_at(name, [i for i in self.actions.possible if i.action == at], own)
+            for instance in self.actions.possible:
+                own = [claim for claim in claims if claim.taken == (instance.action, instance.index)]
+                text += self.claimed_at(name, [instance], own) if own else []
+            text += self.claimed_always(name, [claim for claim in claims if claim.in_states])
         return text
 
-    def claimed_at(self, name: str, at: str, claims: list[ScalarClaim]) -> list[str]:
-        """Where the action is to be taken: this step stands for the action, which the property forbids."""
+    def claimed_at(self, name: str, instances: list[Instance], claims: list[ScalarClaim]) -> list[str]:
+        """Where one of the instances is to be taken: this step stands for it, which the property forbids."""
         nodes = self.form.nodes
-        instances = [i for i in self.actions.possible if i.action == at]
         broken = self.broken(claims)
         if not instances or broken is nodes.false:
             return []

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from ...language.expression import Domain, Symbol, SymbolicVector
-from ...language.machine import Action, Bound, Machine, ModelFault
+from ...language.machine import Action, Bound, Claim, Machine, ModelFault, Property
 from ..promela.names import ValueNames
 from .expressions import Expressions
 from .names import Names
@@ -117,9 +117,10 @@ class _Document:
         ]
         invariants, steps = ["TypeOK"], []
         for name in [n for n in self.machine.properties if n in wanted]:
-            lines, defined = self.property(name)
+            lines, of_states, of_steps = self.property(name)
             parts.append(lines)
-            invariants += defined
+            invariants += of_states
+            steps += of_steps
         if progress is not None and progress.name in wanted:
             lines, state, step = self.progress()
             parts.append(lines)
@@ -231,16 +232,21 @@ class _Document:
         steps = [f"  \\/ {self.somewhere(a, self.names.of('action', a.name))}" for a in self.actions()]
         return ["Next ==", *steps, "", "Spec == Init /\\ [][Next]_vars"]
 
-    def property(self, name: str) -> tuple[list[str], list[str]]:
-        """The claims of a property, each a definition, and their names."""
+    def property(self, name: str) -> tuple[list[str], list[str], list[str]]:
+        """The claims of a property, each a definition, and their names: of those about states, and about steps."""
         known = self.machine.properties[name]
         lines = _comment(known.sentence)
         defined: list[str] = []
+        of_steps: list[str] = []
         present = {a.name: a for a in self.actions()}
         for claim in known.claims:
             if claim.at is not None and claim.at not in present:
                 continue
-            named = self.names.of("property", name if not defined else f"{name}_at_{claim.at}")
+            named = self.names.of("property", name if not defined + of_steps else f"{name}_at_{claim.at}")
+            if claim.of_step:
+                lines += _broken_up(f"{named} == [][{self.stepped(known, claim)}]_vars", "    ")
+                of_steps.append(named)
+                continue
             bound: dict[int, str] = {}
             if known.each is None:
                 text = self.expressions.truth(claim.function(self.state), bound)
@@ -254,7 +260,35 @@ class _Document:
                 text = f"({self.somewhere(action, self.enabled(action))} => {text})"
             lines += _broken_up(f"{named} == {text}", "    ")
             defined.append(named)
-        return lines, defined
+        return lines, defined, of_steps
+
+    def stepped(self, known: Property, claim: Claim) -> str:
+        """What a claim says of a step: of any, or of one by its action, at the index that this is taken for."""
+        bound: dict[int, str] = {}
+        index: tuple[Symbol, ...] = ()
+        if known.each is not None:
+            index = (Symbol("index", Domain(known.each, None)),)
+            bound[id(index[0])] = self.names.bound(known.each, 0)
+        text = self.expressions.truth(claim.function(self.state, self.state_after(), *index), bound)
+        if claim.at is None:
+            return text
+        action = self.machine.actions[claim.at]
+        if not index:
+            return f"({self.somewhere(action, self.names.of('action', claim.at))} => {text})"
+        name = bound[id(index[0])]
+        taken = f"{self.names.of('action', claim.at)}({name})"
+        return f"(\\A {name} \\in {self.names.of('domain', str(known.each))} : ({taken} => {text}))"
+
+    def state_after(self) -> SimpleNamespace:
+        """The state after a step: every variable primed."""
+        primed: dict[str, Any] = {}
+        for variable in self.machine.variables.values():
+            before = getattr(self.state, variable.name)
+            if isinstance(before, SymbolicVector):
+                primed[variable.name] = SymbolicVector("primed", before.domain, variable.name)
+            else:
+                primed[variable.name] = Symbol("primed", variable.name)
+        return SimpleNamespace(**{**vars(self.state), **primed})
 
     def progress(self) -> tuple[list[str], str, str]:
         """That a run can go on, and that each action of progress raises the rank."""

@@ -65,6 +65,8 @@ class Expressions:
             return Text(bound[id(value)], False)
         if operator in ("variable", "bound_of_scope"):
             return Text(self.names.of(operator, str(arguments[0])), False)
+        if operator == "primed":
+            return Text(f"{self.names.of('variable', str(arguments[0]))}'", False)
         if operator == "element":
             return Text(f"{self.vector(arguments[0], bound)}[{self.number(arguments[1], bound)}]", False)
         if operator in NUMBERS:
@@ -116,6 +118,8 @@ class Expressions:
         arguments: Any = value.arguments
         if value.operator in ("variable", "constant"):
             return self.names.of(value.operator, str(arguments[0]))
+        if value.operator == "primed":
+            return f"{self.names.of('variable', str(arguments[0]))}'"
         if value.operator == "each":
             index, body = arguments
             name = self.names.bound(value.domain.name, len(bound))
@@ -132,9 +136,9 @@ class Expressions:
 
 def _variable_of(value: Any) -> str | None:
     """The variable whose value this is, if it is plainly one's."""
-    if isinstance(value, Symbol) and value.operator == "variable":
+    if isinstance(value, Symbol) and value.operator in ("variable", "primed"):
         return str(value.arguments[0])
     if isinstance(value, Symbol) and value.operator == "element":
         vector: Any = value.arguments[0]
-        return str(vector.arguments[0]) if vector.operator == "variable" else None
+        return str(vector.arguments[0]) if vector.operator in ("variable", "primed") else None
     return None

@@ -14,10 +14,11 @@ holds one slot while it waits for a second; the variant `nested_slot` shows why.
 A writer in another process holds its slot as a lease: see `leases`.
 
 `state` says what there is, `sections` how a section is asked for, entered, left and cancelled, `leases` what ends the
-slot of a dead or stalled holder, `properties` what must hold. The variants are in `spec.machines.barrier.variants`.
+slot of a dead or stalled holder, `properties` what must hold, `rules` what must hold of every step. The variants are in
+`variants` and `rule_variants`.
 """
 
-from . import leases, properties, sections
+from . import leases, properties, rules, sections
 from .leases import written_late as written_late
 from .properties import finished as finished
 from .sections import released as released
@@ -47,4 +48,4 @@ from .state import queue_without as queue_without
 from .state import shut as shut
 
 # Actions and properties register themselves when their modules are imported, in this order.
-REGISTERED_BY = (sections, leases, properties)
+REGISTERED_BY = (sections, leases, properties, rules)

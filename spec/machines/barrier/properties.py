@@ -63,10 +63,9 @@ def one_cut_at_a_time(s: Value, c: Value) -> Value:
 )
 def no_overtaking(s: Value, w: Value) -> Value:
     """Whoever asked after the checkpoint at the head of the queue is not inside a slot before that cut."""
-    head_waits = any_of(s.all_checkpointers, lambda c: (s.place[c] == 1) & (s.cut[c] == QUEUED))
     writer_overtook = (s.at[w] == INSIDE) & (s.late[w] == 1)
     child_overtook = (s.child[w] == CHILD_INSIDE) & (s.child_late[w] == 1)
-    return not_((writer_overtook | child_overtook) & head_waits)
+    return not_(writer_overtook | child_overtook)
 
 
 @barrier.always(each="all_writers", witness=lambda s: any_of(s.all_writers, lambda w: s.passed_over[w] == 1))

@@ -96,27 +96,27 @@ def one_owner_in_memory(s: Value, p: Value) -> Value:
     return ((owners_in_memory(s, p) <= 1) | between) & unread_has_none
 
 
-def image_is_memory(s: Value, p: Value) -> Value:
-    """Everything the image says is so in memory, of prompt `p` and of the counters."""
-    ready = s.slot[p] >= READY
+def image_is(image: Value, memory: Value, p: Value) -> Value:
+    """Everything the image of one state says is so in the memory of another, of prompt `p` and of the counters."""
+    ready = memory.slot[p] >= READY
     counters = (
-        (s.image_cursor == s.cursor)
-        & (s.image_epoch == s.epoch)
-        & (s.image_epoch_over == s.epoch_over)
-        & (s.image_dispatch_cursor == s.dispatch_cursor)
-        & (s.image_dropped == s.dropped)
-        & (s.image_version == s.version)
-        & all_of(s.steps, lambda k: s.image_shortfall[k] == s.shortfall[k])
+        (image.image_cursor == memory.cursor)
+        & (image.image_epoch == memory.epoch)
+        & (image.image_epoch_over == memory.epoch_over)
+        & (image.image_dispatch_cursor == memory.dispatch_cursor)
+        & (image.image_dropped == memory.dropped)
+        & (image.image_version == memory.version)
+        & all_of(image.steps, lambda k: image.image_shortfall[k] == memory.shortfall[k])
     )
     return (
         counters
-        & (s.image_ready[p] == where(ready, 1, 0))
-        & (s.image_ledger[p] == where(ready, NO_ENTRY, s.ledger[p]))
-        & (s.image_spare[p] == s.spare[p])
-        & (s.image_stamp[p] == s.stamp[p])
-        & (s.image_weight[p] == where(ready, s.weight[p], -1))
-        & (s.image_account[p] == s.account[p])
-        & (s.image_tries[p] == s.tries[p])
+        & (image.image_ready[p] == where(ready, 1, 0))
+        & (image.image_ledger[p] == where(ready, NO_ENTRY, memory.ledger[p]))
+        & (image.image_spare[p] == memory.spare[p])
+        & (image.image_stamp[p] == memory.stamp[p])
+        & (image.image_weight[p] == where(ready, memory.weight[p], -1))
+        & (image.image_account[p] == memory.account[p])
+        & (image.image_tries[p] == memory.tries[p])
     )
 
 
@@ -127,13 +127,13 @@ def image_is_memory(s: Value, p: Value) -> Value:
 )
 def image_equals_cut(s: Value, p: Value) -> Value:
     """What is published is the state at the cut: every counter, every owner, and the rows as they were."""
-    return implies(s.background == 0, image_is_memory(s, p)) & (s.image_altered == 0)
+    return implies(s.background == 0, image_is(s, s, p)) & (s.image_altered == 0)
 
 
 @cut.also("image_equals_cut", at="close_window", witness=lambda s: s.background == 1)
 def image_equals_cut_at_close(s: Value, p: Value) -> Value:
     """The same at the end of the window, when the image is still to be written."""
-    return image_is_memory(s, p)
+    return image_is(s, s, p)
 
 
 @cut.always(
