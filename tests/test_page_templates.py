@@ -158,7 +158,7 @@ def test_no_python_writes_markup_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    "package", ["impl", "spec", "interleavings", "interleavings.command_line", "spec.command_line"]
+    "package", ["impl", "spec", "interleavings", "interleavings.command_line", "spec.command.command_line"]
 )
 def test_jinja2_loads_only_with_what_writes_pages(package: str) -> None:
     """Whoever explores or saves pays nothing for pages, and needs no extra for them."""
