@@ -137,7 +137,7 @@ class _Document:
         varied = f" with {' + '.join(self.variants)}" if self.variants else ""
         named = f", scope {self.scope_name}" if self.scope_name else ""
         title = f"The machine {self.machine.name}{varied}{named}."
-        lines = [*textwrap.wrap(title, WIDTH - 3), *ABOUT.format(name=self.name).splitlines()]
+        lines = [*textwrap.wrap(one_line(title), WIDTH - 3), *ABOUT.format(name=self.name).splitlines()]
         dashes = "-" * 20
         return [f"{dashes} MODULE {self.name} {dashes}", *(f"\\* {line}".rstrip() for line in lines)]
 
@@ -160,8 +160,7 @@ class _Document:
         for name, variable in zip(every, self.machine.variables.values(), strict=True):
             over = f", for each of {variable.over}" if variable.over else ""
             comma = "" if name == every[-1] else ","
-            # In one line: what stood on a second one would be no comment.
-            lines.append(f"  {name}{comma}  \\* {' '.join(f'{variable.meaning}{over}'.split())}")
+            lines.append(f"  {name}{comma}  \\* {one_line(variable.meaning + over)}")
         return [*lines, "", *_broken_up(f"vars == <<{', '.join(every)}>>", "  ")]
 
     def ranges(self) -> list[str]:
@@ -312,8 +311,13 @@ def _plain(number: int) -> str:
     return f"({number})" if number < 0 else str(number)
 
 
+def one_line(text: str) -> str:
+    """A text as one line: the one way of anybody's words into a comment, which ends with its line."""
+    return " ".join(text.split())
+
+
 def _comment(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent="\\* ", subsequent_indent="\\* ")
+    return textwrap.wrap(one_line(text), WIDTH, initial_indent="\\* ", subsequent_indent="\\* ")
 
 
 def _broken_up(text: str, indent: str) -> list[str]:
