@@ -7,6 +7,7 @@ import builtins
 import calendar
 import contextlib
 import csv
+import ctypes
 import decimal
 import gc
 import io
@@ -228,12 +229,20 @@ def _in_a_global() -> None:
     counter += 1000
 
 
+in_c = ctypes.PyDLL(None).Py_IsInitialized
+
+
+def _sets_what_a_function_in_c_takes() -> None:
+    in_c.argtypes = [ctypes.c_int] * len(in_c.argtypes or ()) + [ctypes.c_int]
+
+
 IN_MODULES: dict[str, tuple[str, Callable[[], object]]] = {
     "global": ("counter", _in_a_global),
     "table": ("table", lambda: table.__setitem__("a", len(table) + 7)),
     "instance": ("kept.number", lambda: setattr(kept, "number", kept.number + 1000)),
     "class": ("Kept.number", lambda: setattr(Kept, "number", Kept.number + 1000)),
     "default": ("a default of helper", helper),
+    "function in C": ("in_c", _sets_what_a_function_in_c_takes),
     "function": ("helper_with_attributes", lambda: helper_with_attributes.__dict__.update(calls=1)),
 }
 
@@ -266,6 +275,16 @@ def _program_that_names(change: Any) -> Callable[[], Any]:
         return main()
 
     return program
+
+
+def test_a_function_in_c_that_a_module_keeps_bounds_nothing() -> None:
+    """It shows no content, and it has none that a run could change but what it is called with."""
+
+    async def main() -> None:
+        await asyncio.sleep(0)
+        assert in_c is not None
+
+    assert explore(main).complete
 
 
 async def _counts() -> None:

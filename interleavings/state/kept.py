@@ -199,6 +199,9 @@ class WhatModulesKeep:
             self._keep(where, functools.partial(logger_items, value))
         elif issubclass(kind, logging.Manager):
             return
+        elif (foreign := sys.modules.get("_ctypes")) is not None and issubclass(kind, foreign.CFuncPtr):
+            # A function in C: what it is called with may be set anew, where it lies in memory says nothing.
+            self._keep(where, lambda: (value.restype, value.argtypes, value.errcheck))
         else:
             self._object(where, value, kind)
 

@@ -37,6 +37,7 @@ from ..errors import Unwalkable
 from ..runtime.frames import KNOWN_GLOBALS
 from .fingerprint import fingerprint
 from .kept import Thing, WhatModulesKeep, functions_of, logger_items
+from .walkers import registered_kinds
 
 _WHOLE = 40
 _IN_TURN = 8
@@ -95,7 +96,7 @@ class Outside:
         except Unwalkable as error:
             self._unreadable = error
         self._kept = _Noted(kept.things())
-        self._kept_by_reading = _Noted(kept.read) if kept.read else None
+        self._kept_by_reading = _NotedReadings(kept.read) if kept.read else None
         self._functions = _Noted(kept.functions())
         self._caches = kept.caches
         self.tracebacks = not _SHOW_TRACEBACKS.isdisjoint(kept.all_names)
@@ -256,6 +257,19 @@ def _alike(one: Any, other: Any) -> bool:
     return type(one) in _ATOMS and bool(one == other)
 
 
+class _NotedReadings(_Noted):
+    """Things noted by reading. When the program registers how to read a type, what was noted is read anew."""
+
+    def _note(self) -> None:
+        self._kinds = registered_kinds()
+        super()._note()
+
+    def compare_one(self, number: int) -> None:
+        if self._kinds != registered_kinds():
+            self._note()
+        super().compare_one(number)
+
+
 # ------------------------------------------------------------------------------------------- settings of the process
 
 
@@ -363,8 +377,9 @@ _GENERATOR = "generator of random numbers"
 
 def _generators_of_libraries() -> Iterator[Thing]:
     """List the generators of random numbers that numpy and torch share among all who ask, where they are loaded."""
-    if "numpy" in sys.modules:
-        numbers: Any = sys.modules["numpy"].random  # numpy loads it when it is first asked for: not in a run
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is not None:
+        numbers: Any = numpy.random  # numpy loads it when it is first asked for: not in a run
 
         def of_numpy() -> tuple[Any, ...]:
             _, keys, *place = numbers.get_state()

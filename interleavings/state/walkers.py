@@ -115,6 +115,11 @@ def register_walker(kind: type, function: Callable[[Any], Any]) -> None:
         _forget_handlers(table)
 
 
+def registered_kinds() -> int:
+    """How many types the program says itself how to read."""
+    return len(_REGISTERED)
+
+
 def _forget_handlers(table: dict[type, Handler]) -> None:
     """Begin a table anew; a type with a registered base is asked for again."""
     table.clear()

@@ -270,6 +270,11 @@ MEDIUM: dict[str, dict[str, tuple[Scope, Pinned]]] = {
             ),
             Pinned(543656, 1250979, 48),
         ),
+        # Groups that will not come, without stamps: what the gate counts them for has its premise here alone.
+        "weight_fifo": (
+            CutScope(batches=3, batch_size=2, lookahead=1, saves=1, crashes=1, sampler=WEIGHT_FIFO, failures=1),
+            Pinned(112080, 291729, 39),
+        ),
     },
     "combined": {
         "two_pairs": (
@@ -341,6 +346,10 @@ LARGE: dict[str, dict[str, tuple[Scope, Pinned]]] = {
                 batches=4, batch_size=2, lookahead=1, saves=2, crashes=1, sampler=WINDOWED, capacity=4, failures=1
             ),
             Pinned(3959212, 9901998, 57),
+        ),
+        "weight_fifo": (
+            CutScope(batches=3, batch_size=2, lookahead=1, saves=2, crashes=2, sampler=WEIGHT_FIFO, failures=2),
+            Pinned(1105744, 2578777, 49),
         ),
     },
     "combined": {
