@@ -196,9 +196,9 @@ def _crashing(scenarios: Sequence[Any], crashes: int, *, named: bool) -> list[An
 
 
 def _check_one(scenario: Any, chosen: argparse.Namespace, console: Console) -> tuple[dict[str, Any], int]:
-    cancels = scenario.cancels if chosen.cancels is None else chosen.cancels
     from .correspondence.follower import Coverage
 
+    cancels = scenario.cancels if chosen.cancels is None else chosen.cancels
     coverage = Coverage()
     program = scenario.program(coverage)
     expected = scenario.pinned.states if scenario.pinned and cancels == scenario.cancels else None

@@ -1,4 +1,4 @@
-"""The pending groups of a ledger, found by id, by key, by admission and by step.
+"""The pending groups of a ledger: their records, found by id, by key, by admission and by step.
 
 The four indexes change together, in `put` and `remove` and nowhere else, so that no question about a prompt costs a
 pass over all of them: a run may have more pending than it trains in an hour.

@@ -9,6 +9,7 @@ jinja2 is an extra, `cleancut[pages]`, and only what writes a page imports this 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from html.parser import HTMLParser
@@ -36,6 +37,7 @@ def rendered(template: str, folder: Path = TEMPLATES, **values: Any) -> str:
     return checked(_environment(folder).get_template(template).render(**values))
 
 
+@functools.cache
 def _environment(folder: Path) -> Environment:
     environment = Environment(
         loader=FileSystemLoader([folder, TEMPLATES]),
